@@ -18,6 +18,7 @@ from armada.provision.exclusive_lock import exclusive_lock
 from armada.store import hosts as host_records
 from armada.store import run_sync, runs, sweeps, transitions
 from armada.verdicts.state import NOT_ON_HOST
+from armada.verdicts.states import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -129,11 +130,7 @@ def _resume(database: Database, session: HostSession, run: Run, permits: Permits
         _doubt(database, run, submission, "outcome_unknown", error.message)
         raise
     except ArmadaError as error:
-        # The host refused, so nothing has changed; but another home may have resumed it, and a look may have seen that.
-        with database.transaction():
-            known = runs.find(database, run.run_id)
-            if known.state == "submitted" and known.submission <= submission:
-                runs.set_state(database, run.run_id, run.state, reason=run.reason, message=run.message)
+        _take_back(database, run, submission)
         if isinstance(error, NotFound):
             raise NotFound(
                 f"{run.host} has no files of {run.run_id}: it never reached the host, or was deleted there",
@@ -142,6 +139,19 @@ def _resume(database: Database, session: HostSession, run: Run, permits: Permits
         raise
     observe(database, session, [runs.find(database, run.run_id)])
     return runs.find(database, run.run_id)
+
+
+def _take_back(database: Database, run: Run, submission: int) -> None:
+    """Record a run as it was before its host refused to submit it again.
+
+    Another home may have resumed it, and a look may have seen that; or it saw the claim, which the host has taken back.
+    """
+    with database.transaction():
+        known = runs.find(database, run.run_id)
+        if known.state == "submitted" and known.submission <= submission:
+            before = Verdict(run.state, run.reason, run.message, run.attempt, run.seq, run.because)
+            facts = {"submission": run.submission, "told_at": run.told_at}
+            runs.record(database, run.run_id, before, went_back=True, **facts)
 
 
 def _doubt(database: Database, run: Run, submission: int, reason: str, message: str) -> None:

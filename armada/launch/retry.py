@@ -69,8 +69,19 @@ class Retries:
                 continue
             retries = runs.setting(database, run.run_id, "retries") or 0
             if run.submission <= retries and now >= self._not_before.get((run.run_id, run.submission), 0.0):
-                gone_on += [run.run_id] if self._resume(database, run, retries, now) else []
+                gone_on += [run.run_id] if self._try(database, run, retries, now) else []
         return gone_on
+
+    def _try(self, database: Database, run: Run, retries: int, now: float) -> bool:
+        """Return whether the run goes on. What is wrong with this run alone, such as its part of an answer, stops no other."""
+        try:
+            return self._resume(database, run, retries, now)
+        except HostUnreachable:
+            raise
+        except ArmadaError as error:
+            self._not_before[run.run_id, run.submission] = now + AGAIN_S
+            log.info("%s: not resumed now: %s", run.run_id, sanitize_line(error.message))
+            return False
 
     def _resume(self, database: Database, run: Run, retries: int, now: float) -> bool:
         """Return whether the run goes on: this resumed it, or somebody else did."""

@@ -32,7 +32,9 @@ from armada.verdicts.state import (
     of_put_back,
     of_unsubmitted,
     quiet_for,
+    shows_no_more,
     submission_shown,
+    was_refused,
 )
 from armada.verdicts.states import ENDED, Verdict
 
@@ -214,7 +216,9 @@ def record_look(database: Database, run: Run, look: Look, *, observed_at: float 
     seen = look.run
     # Only for a quiet run: parsing its spec takes time, and most runs make progress every second.
     verdict = decide(seen, _stall_after_s(database, run) if quiet_for(seen) >= SHORTEST_STALL_S else None)
-    if verdict.state == "preparing" and seen.evidence is not None and transitions.was_seen(database, run.run_id):
+    if run.ended and not (run.is_guess or run.is_only_told) and shows_no_more(seen.evidence, verdict):
+        verdict = _with_known_end(run, verdict, run.message)  # such as that its submission was refused
+    elif verdict.state == "preparing" and seen.evidence is not None and transitions.was_seen(database, run.run_id):
         verdict = of_unsubmitted(seen.evidence, verdict)
     elif verdict.reason in (NOT_ON_HOST, FOLDER_REMOVED):
         verdict = _without_folder(run, look, verdict, came=transitions.was_seen(database, run.run_id))
@@ -387,9 +391,13 @@ def _known(boot: str | None, seconds: float | None) -> Moment | None:
 def _after_going_back(run: Run, evidence: Evidence | None, verdict: Verdict, facts: Facts) -> tuple[Verdict, Facts]:
     """Keep a run ended that was seen to end, whatever an older copy of its host's disk shows.
 
-    A submission that was not seen to end stays known if its job may live. What was seen of either stays known, so that
-    the next answer shows less, too.
+    A submission that the host refused was never made. Another one that was not seen to end stays known if its job may
+    live. What was seen of an end, or of such a job, stays known, so that the next answer shows less, too.
     """
+    known, now = _places(run, facts.submission, verdict)
+    if evidence is not None and was_refused(evidence, run.state, run.reason, known=known, seen=now):
+        because = f"{verdict.because}; its host refused submission {run.submission}, which was claimed before"
+        return dataclasses.replace(verdict, because=because), facts
     words = "its host shows an older state of it than before; its disk may have been restored from a snapshot"
     if not run.ended and evidence is not None and (facts.submission or run.submission) < run.submission:
         judged = of_put_back(evidence, verdict, submission=run.submission, attempt=run.attempt, seq=run.seq)

@@ -207,10 +207,12 @@ class Evidence(Message):
     including its supervisor, that SIGSTOP has suspended. `written_at` is when `state` was written, by the file system's
     clock: that of the worker that wrote it may be wrong. `untouched_s` is about a job without a living supervisor: the
     seconds since it or its supervisor last wrote a file. `lacks_end`: its job ended, its supervisor died before it wrote
-    that, and the host completes it.
+    that, and the host completes it. `refused`: a later submission than the newest one was claimed, and its batch system
+    refused it; older agents do not say.
     """
 
     submission: UnsaidOrNull[Submission] = None
+    refused: Annotated[UnsaidOrNull[Positive], MAY_MISS] = None
     supervisor: Annotated[str, word("alive", "dead", "none", "unknown")] = "unknown"
     stop_wished: Annotated[Flag, MAY_MISS] = False
     lacks_end: Annotated[Flag, MAY_MISS] = False

@@ -53,8 +53,9 @@ class Created(Message):
 class SubmitRun(Request[Submitted]):
     """Submit a run once more.
 
-    `secrets` are for a second or later submission: those of the former were deleted at its end. `keep_secrets`: the
-    former submission was lost without an end, and its secrets must still be there.
+    `secrets` replace what is there: those of the former submission were deleted at its end, or when it was refused; older
+    agents ignore them for the first one. `keep_secrets`: the former submission was lost without an end, and its secrets
+    must still be there.
     """
 
     method = "run.submit"

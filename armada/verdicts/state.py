@@ -11,7 +11,10 @@ row decides (`because` of the verdict names the row, and `armada ps --why` shows
 | its disk was reset to before a resume that was seen there, the  | unknown    | put_back        |
 | … end it shows is an earlier one, and a job may live elsewhere  |            |                 |
 | its records there cannot be read                                | unknown    | unreadable      |
+| its disk shows an earlier submission than was seen there, and   | see below  | of that one     |
+| … says that the later one was refused: it counts no more        |            |                 |
 | no submission claimed                                           | preparing  |                 |
+| … and its end is known                                          | as before  |                 |
 | … and it was submitted there before, processes of it live there | running    | folder_removed  |
 | … and it was submitted there before, none lives there           | unknown    | put_back        |
 | claimed, no supervisor has started it                           | submitted  |                 |
@@ -142,6 +145,30 @@ def of_put_back(evidence: Evidence, verdict: Verdict, *, submission: int, attemp
     )
     message = f"{words}; submission {submission} may still wait or run"
     return Verdict("unknown", PUT_BACK, message, attempt, seq, words)
+
+
+def was_refused(
+    evidence: Evidence, state: str, reason: str | None, *, known: tuple[int, int, int], seen: tuple[int, int, int]
+) -> bool:
+    """Decide whether the submission that is known of a run was never made: its host says that it was refused.
+
+    Then it was seen as a claim at most. More than that, shown no longer, was lost with a disk that was put back.
+
+    Args:
+        evidence: What the host shows.
+        state: The run's known state.
+        reason: The reason of that state.
+        known: (submission, attempt, number) of the last record that was known.
+        seen: The same of the last record that the host shows now, after that.
+    """
+    if evidence.refused is None or state in ("queued", "running") or reason == PUT_BACK:
+        return False
+    return seen[0] < known[0] <= evidence.refused and seen[1:] >= known[1:]
+
+
+def shows_no_more(evidence: Evidence | None, verdict: Verdict) -> bool:
+    """Whether a host shows a run's folder alone: no submission, and no process. That says nothing against a known end."""
+    return verdict.state == "preparing" and evidence is not None and not evidence.processes
 
 
 def of_unsubmitted(evidence: Evidence, verdict: Verdict) -> Verdict:

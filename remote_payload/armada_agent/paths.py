@@ -119,6 +119,11 @@ class RunPaths:
         numbers = self.submissions()
         return next((number for number in reversed(numbers) if self.is_claimed(number)), newest(numbers))
 
+    def refused_after(self, number: int) -> Optional[int]:
+        """Return the newest submission after `number` that its batch system refused, unless it was claimed again."""
+        later = [each for each in self.submissions() if each > number and not self.is_claimed(each)]
+        return newest([each for each in later if os.path.exists(self.submission(each, "refused.json"))])
+
     def is_claimed(self, number: int) -> bool:
         """Return whether a submission was claimed. Its job's record says so, too, where somebody deleted the claim."""
         return any(os.path.exists(self.submission(number, name)) for name in ("claim.json", "job.json"))

@@ -206,11 +206,14 @@ def test_a_refused_array_leaves_no_claims(begin: Callable[[], Conversation], pro
     host, cells = begin(), names(2)
     programs.say("sbatch", "sbatch: error: invalid partition specified: nope\n", code=1)
     with pytest.raises(Refused, match="invalid partition") as refused:
-        start(host, cells)
+        start(host, cells, secrets={"KEY": "1"})
     assert refused.value.kind == "scheduler"
     assert look(host, cells[0])["submission"] is None
+    secrets = [host.root / "runs" / each / "secrets.env" for each in cells]
+    assert [each.exists() for each in secrets] == [False, False]
     programs.say("sbatch", "100\n")
-    assert {cell["outcome"] for cell in start(host, cells)["cells"]} == {"claimed"}
+    assert {cell["outcome"] for cell in start(host, cells, secrets={"KEY": "1"})["cells"]} == {"claimed"}
+    assert [each.exists() for each in secrets] == [True, True]
 
 
 def test_a_refused_array_says_nothing_of_one_that_an_earlier_request_submitted(

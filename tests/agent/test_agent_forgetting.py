@@ -138,6 +138,18 @@ def poll(call: Call, run: RunPaths) -> None:
     observe(call, {"runs": [{"run_id": run.run_id}]})
 
 
+def test_a_poll_takes_those_that_are_left_of_what_has_ended(call: Call, run: RunPaths) -> None:
+    """A resume was refused after it had brought them, and whoever ended the former submission had left them to it."""
+    with files.locked(run.submit_lock):
+        poll(call, run)
+    assert are_there(run)  # somebody brings others just now
+    poll(call, run)
+    assert not are_there(run)
+    resume(run)
+    poll(call, run)
+    assert are_there(run)
+
+
 def release(call: Call, _run: RunPaths) -> None:
     forget_secrets(call, {"leaves": True})
 

@@ -14,7 +14,7 @@ from armada_agent.engines import array_records, engine
 from armada_agent.engines.engine import EngineError, Handed, Place
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files
-from armada_agent.runs import submissions
+from armada_agent.runs import observation, submissions, work_data
 
 from tests.agent.test_agent_submissions import Run, refused
 
@@ -135,6 +135,61 @@ def test_only_a_refusal_takes_the_claim_back(run: Run, queue: Queue, error: Engi
     assert refused(run.submit).startswith("outcome_unknown") is claimed
     assert run.paths.is_claimed(1) is claimed
     assert Path(run.paths.submission(1, "asked.json")).exists() is claimed
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_a_refused_resume_leaves_a_record_of_that_until_it_is_claimed_again(
+    run: Run, queue: Queue, monkeypatch: pytest.MonkeyPatch, *, has_ended: bool
+) -> None:
+    """Also who only saw the claim learns of it; and the secrets go, unless the former submission may still need them."""
+    monkeypatch.setattr(work_data, "require_unchanged", lambda *_: None)
+    hand(run)
+    begin(run, "failed" if has_ended else "running")
+    queue.error, queue.state = EngineError("no such partition", refused=True), "gone"
+    assert refused(lambda: run.submit(2, secrets={"KEY": "2"})).startswith("scheduler")
+    evidence = observation.Evidence(run.paths)
+    assert (evidence.submission_number, evidence.refused, evidence.as_json()["refused"]) == (1, 2, 2)
+    assert Path(run.paths.secrets).exists() is not has_ended
+    queue.error = None
+    assert run.submit(2, secrets={"KEY": "2"}) == "started"
+    evidence = observation.Evidence(run.paths)
+    assert (evidence.submission_number, evidence.refused) == (2, None)
+    assert files.read_json(run.paths.secrets) == {"KEY": "2"}
+
+
+def test_a_refusal_that_cannot_be_recorded_is_one_all_the_same(
+    run: Run, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work_data, "require_unchanged", lambda *_: None)
+    hand(run)
+    begin(run, "failed")
+    write = files.write_json
+
+    def full(path: str, value: Any, mode: int = 0o600) -> None:
+        if path.endswith("refused.json"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(path, value, mode)
+
+    monkeypatch.setattr(files, "write_json", full)
+    queue.error = EngineError("no such partition", refused=True)
+    assert refused(lambda: run.submit(2, secrets={"KEY": "2"})).startswith("scheduler")
+    assert (run.paths.newest_submission(), observation.Evidence(run.paths).refused) == (1, None)
+
+
+@pytest.mark.fault("a batch system refuses a submission", "no secrets of it stay on the host; the next one brings them")
+def test_a_refused_first_submission_leaves_no_secrets_and_the_next_request_brings_them(run: Run, queue: Queue) -> None:
+    run.write(run.paths.secrets, {"KEY": "1"})
+    queue.error = EngineError("no such partition", refused=True)
+    assert refused(lambda: run.submit(1)).startswith("scheduler")
+    assert not Path(run.paths.secrets).exists()
+    submissions.bring_secrets(run.paths, {"KEY": "1"})  # the same launch, repeated
+    assert files.read_json(run.paths.secrets) == {"KEY": "1"}
+    assert refused(lambda: run.submit(1)).startswith("scheduler")
+    queue.error = None
+    assert run.submit(1, secrets={"KEY": "again"}) == "started"  # a resume of it
+    Path(run.paths.secrets).unlink()
+    submissions.bring_secrets(run.paths, {"KEY": "1"})  # a request that was on its way for long
+    assert not Path(run.paths.secrets).exists()
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE])

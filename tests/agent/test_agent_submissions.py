@@ -142,7 +142,8 @@ def test_a_later_submission_brings_its_secrets_or_keeps_those_that_are_there(
     checked: list[str] = []
     monkeypatch.setattr(work_data, "require_unchanged", lambda _, paths: checked.append(paths.run_id))
     assert run.submit(1, secrets={"KEY": "of the first"}) == "started"
-    assert (checked, Path(run.paths.secrets).exists()) == ([], False)  # those of a first one came with the run
+    assert (checked, files.read_json(run.paths.secrets)) == ([], {"KEY": "of the first"})
+    Path(run.paths.secrets).unlink()
     run.claim(1, DEAD, "failed")
     words = "conflict: secrets of run alone-1 are no longer on its host: KEY"
     assert refused(lambda: run.submit(2, keep_secrets=True)) == words
@@ -152,6 +153,38 @@ def test_a_later_submission_brings_its_secrets_or_keeps_those_that_are_there(
     run.claim(2, DEAD, "failed")
     assert run.submit(3, keep_secrets=True) == "started"
     assert files.read_json(run.paths.secrets) == {"KEY": "1"}
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_error_before_the_claim_leaves_no_secrets(run: Run, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(work_data, "require_unchanged", lambda *_: None)
+    if number == 2:
+        run.claim(1, DEAD, "failed")
+    run.write(run.paths.secrets, {"KEY": "came with the run"})
+    with monkeypatch.context() as broken:
+        broken.setattr(files, "link_json", full)
+        with pytest.raises(OSError, match="No space left"):
+            run.submit(number, secrets={"KEY": "1"})
+    assert not Path(run.paths.secrets).exists()
+    assert run.submit(number, secrets={"KEY": "1"}) == "started"
+    assert files.read_json(run.paths.secrets) == {"KEY": "1"}
+
+
+def test_secrets_that_somebody_took_for_the_former_ones_at_the_moment_of_the_claim_are_written_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there are no locks, who forgets those of the former submission does not see who brings others."""
+    link = files.link_json
+
+    def meanwhile(path: str, value: object) -> bool:
+        Path(run.paths.secrets).unlink()
+        return link(path, value)
+
+    monkeypatch.setattr(work_data, "require_unchanged", lambda *_: None)
+    monkeypatch.setattr(files, "link_json", meanwhile)
+    run.claim(1, DEAD, "failed")
+    assert run.submit(2, secrets={"KEY": "2"}) == "started"
+    assert files.read_json(run.paths.secrets) == {"KEY": "2"}
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,13 @@ import os
 import shlex
 import shutil
 import signal
+from typing import Any
 
 import pytest
 
+from armada.errors import ArmadaError
+from armada.rpc.session import HostSession
+from tests.commands.test_sweep_faults import InProcess
 from tests.conftest import Armada, eventually
 from tests.supervisors import kill_both
 
@@ -107,3 +111,30 @@ def test_a_run_that_its_host_does_not_have_cannot_be_resumed(armada: Armada) -> 
     assert f"→ launch its experiment again: {again}\n" in refused.stderr
     (run,) = armada.json("ps", "--cached")
     assert (run["state"], run["reason"]) == ("failed", "exit_1")
+
+
+@pytest.mark.fault(
+    "a launch is refused once its folder is on the host", "it stays refused, and can be resumed or removed"
+)
+@pytest.mark.parametrize("then", ["resume", "rm"])
+def test_a_run_whose_launch_was_refused_can_be_resumed_and_removed(
+    armada: Armada, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    call = HostSession.call
+
+    def refusing(self: HostSession, request: Any, *more: Any, **options: Any) -> Any:
+        if getattr(request, "method", None) != "run.create":
+            return call(self, request, *more, **options)
+        call(self, request.model_copy(update={"submission": None}), *more, **options)
+        raise ArmadaError("no space left on the device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HostSession, "call", refusing)
+        assert InProcess(armada, monkeypatch).run("launch", "--host", "local", armada.command("true")) != 0
+    (run,) = armada.json("ps", "--cached")
+    assert (run["state"], run["reason"]) == ("failed", "submit_refused")
+    if then == "resume":
+        assert armada.json("resume", run["run_id"], "--follow")["state"] == "succeeded"
+    assert armada.run("sync", "now", run["run_id"]).returncode == 0
+    assert armada.run("rm", run["run_id"], "--yes").stdout == f"{run['run_id']} forgotten\n"
+    assert not (armada.local_runs / run["run_id"]).exists()

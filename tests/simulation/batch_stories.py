@@ -296,6 +296,10 @@ class BatchTeller(Teller):
     def do_lose_answer(self, _one: int, _two: int) -> None:
         self.cluster.batch_system.loses_answers = True
 
+    def do_refuse(self, one: int, two: int) -> None:
+        """The next submission will be refused. While that is decided, a home sees the claim of a run."""
+        self.cluster.batch_system.refuses = lambda: self.tell([("look=submitted", one, two)])
+
     def do_accounting(self, _one: int, two: int) -> None:
         self.cluster.batch_system.has_accounting = two % 2 == 0
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from armada_agent.engines.engine import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tests.simulation.cluster import SimCluster
 
@@ -56,6 +56,8 @@ class BatchSystem(abc.ABC):
     jobs: list[BatchJob] = field(default_factory=list)
     lie: str | None = None
     loses_answers: bool = False
+    refuses: Callable[[], None] | None = None
+    """The next job is refused, and this happens while its submitter waits for that answer."""
     has_accounting: bool = True
 
     # What is true.
@@ -65,6 +67,17 @@ class BatchSystem(abc.ABC):
 
     def find(self, job_id: str) -> BatchJob | None:
         return next((job for job in self.jobs if job.id == job_id), None)
+
+    def refuse(self) -> None:
+        """Refuse a job, if the next one is to be.
+
+        Raises:
+            EngineError: It is.
+        """
+        meanwhile, self.refuses = self.refuses, None
+        if meanwhile is not None:
+            meanwhile()
+            raise EngineError("error: Batch job submission failed: Invalid qos specification", refused=True)
 
     def submit(self, job_id: str, name: str) -> BatchJob:
         """Take a job; whoever hands it over may not hear of that."""

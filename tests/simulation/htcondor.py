@@ -185,6 +185,7 @@ class SimHtcondor(BatchSystem):
             return self._submit_array(words)
         number = next(word.partition("=")[2] for word in words if word.startswith("armada_submission="))
         run_id = Path(words[-1]).parents[1].name
+        self.refuse()
         job = self.submit(f"{100 + len(self.jobs)}.0", f"armada.{run_id}.{number}")
         self._tell(job, _SUBMITTED, "DAG Node: none")
         if self.loses_answers:

@@ -98,6 +98,7 @@ class SimSlurm(BatchSystem):
 
     def _sbatch(self, words: list[str]) -> str:
         name = next(word.partition("=")[2] for word in words if word.startswith("--job-name="))
+        self.refuse()
         job = self.submit(str(100 + len(self.jobs)), name)
         if self.loses_answers:
             self.loses_answers = False

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 TOLD_OF_CLUSTERS = {
+    "its resume is refused after its home saw the claim": (
+        "launch start_job end:0:1 tick look=failed/exit_1 sync=final refuse resume=SchedulerRefused "
+        "look=failed/exit_1 sync=final release=yes resume=again look=queued start_job tick end tick look=succeeded"
+    ),
+    "its resume is refused after another home saw the claim": (
+        "launch start_job save end:0:1 tick look=failed/exit_1 sync=final join look:1=failed/exit_1 refuse:1 "
+        "resume=SchedulerRefused look:1=failed/exit_1 sync:1=final stop:1=failed/exit_1 resume:1=again look:0=queued "
+        "look:1=queued"
+    ),
     "its disk is put back to before it was resumed, and its job waits": (
         "launch start_job end:0:1 tick look=failed/exit_1 sync=final snapshot_host resume=again look=queued "
         "restore_host look=queued release=queued pause:20 look=unknown/put_back release=queued stop=OutcomeUnknown "

@@ -358,12 +358,12 @@ TOLD_RARELY_OF_SLURM = {
         "look=failed/exit_1 submit_number:0:2 start_job begun=1 release=logs"
     ),
     "a guess, its resume is interrupted before its submission was claimed, and its first job comes back": (
-        "accounting:0:1 launch look=queued forget_job watch look=failed/gone break_at:5 resume=OutcomeUnknown "
+        "accounting:0:1 launch look=queued forget_job watch look=failed/gone break_at:4 resume=OutcomeUnknown "
         "recall_job start_job tick look=running living=1 release=lives+logs demand_submission=Conflict begun=1 "
         "look=running stop=cancelled/killed_by_user living=0"
     ),
     "a guess, its resume is interrupted before its submission was claimed, and is repeated": (
-        "accounting:0:1 launch forget_job watch look=failed/gone break_at:5 resume=OutcomeUnknown look=failed/gone "
+        "accounting:0:1 launch forget_job watch look=failed/gone break_at:4 resume=OutcomeUnknown look=failed/gone "
         "resume=again start_job tick look=running begun=1 living=1"
     ),
     "its plan is deleted while its job waits": (

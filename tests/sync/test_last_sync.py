@@ -17,6 +17,7 @@ from armada.sync.runs.outbox_listing import LAG_S, OutboxListing, look_at
 from armada.sync.runs.preview import preview
 from armada.sync.runs.run_syncer import RunSyncer
 from armada.sync.runs.sync_run import record_outcome, try_sync
+from armada.sync.schedule.due import due
 from armada.verdicts.release import Item
 from armada.verdicts.states import Verdict
 from tests.answers import listing, outbox
@@ -152,7 +153,12 @@ def test_a_sync_of_what_a_host_shows_of_another_submission_is_not_the_last(
         outcome = place.sync()
         assert outcome.final is is_last
         assert is_last or "shows an earlier submission" in str(outcome.missing)
-        assert run_sync.find(place.database, place.run_id).final_done is is_last
+        record = run_sync.find(place.database, place.run_id)
+        assert (record.final_done, record.failures, due(place.database, time.time() + 7.0)) == (
+            is_last,
+            not is_last,
+            [],
+        )
 
 
 @pytest.mark.parametrize("state", ["submitted", "succeeded"])

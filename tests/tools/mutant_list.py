@@ -25,6 +25,7 @@ _AGENT = "remote_payload/armada_agent"
 _VERDICTS = ("tests/unit/verdicts",)
 _STATE = (
     "tests/unit/verdicts/test_state.py",
+    "tests/unit/verdicts/test_refused.py",
     "tests/unit/monitor/test_observe.py",
     "tests/unit/monitor/test_older_copies.py",
 )
@@ -93,6 +94,8 @@ MODULES = (
                 "of_newest_submission",
                 "submission_shown",
                 "of_put_back",
+                "was_refused",
+                "shows_no_more",
                 "_is_of_earlier",
                 "_is_earlier",
                 "_later",

@@ -40,6 +40,7 @@ class SyncOutcome:
         troubles: Problems that did not end the sync.
         left: More could be fetched at once, but was not requested.
         saw_end: The host was listed after the run had ended, so `pending` is everything there will ever be.
+        lags: The host showed an earlier submission than was seen there shortly before, so its answer shows no end.
         finishing: Number of checkpoints that the host still hashes, without their supervisor.
         missing: Why more may come; None if everything is at home.
         submission: The newest submission that home knew of before it listed the host.
@@ -59,6 +60,7 @@ class SyncOutcome:
     troubles: tuple[Trouble, ...] = ()
     left: bool = False
     saw_end: bool = False
+    lags: bool = False
     finishing: int = 0
     missing: str | None = "not checked yet"
     submission: int = 0

@@ -207,6 +207,7 @@ class RunSyncer:
             tuple(self._troubles),
             left=came.left,
             saw_end=looked.ended,
+            lags=looked.lags,
             finishing=looked.finishing,
             missing=missing,
             submission=looked.submission,

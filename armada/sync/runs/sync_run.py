@@ -135,8 +135,9 @@ def record_outcome(context: SyncContext, outcome: SyncOutcome, began: float, now
         run_sync.reopen(database, run_id)  # it may have been declared final before something of it was lost here
     if hard:
         record_failure(database, run_id, hard[0].error, now())
-    elif outcome.saw_end and not outcome.final:
-        # Nothing failed this time only because the retry was not due; this must not look as if everything were at home.
+    elif (outcome.saw_end or _lags_behind_end(context, outcome, now())) and not outcome.final:
+        # Nothing failed this time only because the retry was not due, or the host has yet to show the end. This must not look
+        # as if everything were at home; and a run that has ended is otherwise due again after seconds.
         record_failure(database, run_id, ArmadaError(outcome.missing or ""), now())
     else:
         due = began + settings_of(runs.spec(database, run_id)).every_s
@@ -153,6 +154,10 @@ def record_outcome(context: SyncContext, outcome: SyncOutcome, began: float, now
         if outcome.final and not is_last:
             return dataclasses.replace(outcome, missing=_what_came(context, outcome))
     return outcome
+
+
+def _lags_behind_end(context: SyncContext, outcome: SyncOutcome, now: float) -> bool:
+    return outcome.lags and runs.find(context.database, context.run_id).is_settled(now)
 
 
 def _what_came(context: SyncContext, outcome: SyncOutcome) -> str:

@@ -7,7 +7,8 @@
 | the run has ended, its final sync is not done  | now, whatever the window says, since a host may be billed by the hour |
 | a finished checkpoint is on the host, not here | now, inside the window                                                |
 | the run lives, `every` has passed              | now, inside the window                                                |
-| the last sync failed                           | after its back-off, except on request                                 |
+| the last sync failed, or the run has ended and | after its back-off, except on request                                 |
+| … its host showed an earlier submission        |                                                                       |
 | the clock was set back, or the laptop slept    | now, once: a time that lies too far ahead is ignored                  |
 """
 

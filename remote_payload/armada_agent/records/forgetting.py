@@ -1,10 +1,13 @@
 """Delete a run's secrets when a submission needs them no more, unless a later one was claimed, which may have brought its own.
 
 A submission writes its secrets, and then its claim, under a lock. Who holds that lock and sees no later claim deletes no
-later secrets.
+later secrets. Who goes without it may: where the disk has no locks, or after the wait. So a submission looks for its
+secrets again once it is claimed.
 """
 
+import contextlib
 import os
+from typing import Dict
 
 from armada_agent.foundation import files
 from armada_agent.paths import RunPaths
@@ -12,6 +15,14 @@ from armada_agent.records.place import is_readable
 
 _TRY_S = 0.2
 _TRIES = 25
+
+
+def bring(paths: RunPaths, secrets: Dict[str, str]) -> None:
+    """Write the secrets of a submission, unless just these are there. Without any, nothing is changed."""
+    with contextlib.suppress(files.UnreadableError):
+        if not secrets or files.read_json(paths.secrets) == secrets:
+            return
+    files.write_json(paths.secrets, secrets)
 
 
 def forget(paths: RunPaths, submission: int, must: bool = True) -> bool:

@@ -68,6 +68,7 @@ def _create(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             shutil.rmtree(staged, ignore_errors=True)  # exists only if another request was first, or after an error
     if _read_spec(paths) != spec:
         raise AgentError("conflict", "run %s exists here with another spec" % paths.run_id)
+    submissions.bring_secrets(paths, secrets)
     return {"path": paths.folder, "created": False}
 
 

@@ -33,6 +33,7 @@ class Evidence:
 
     Attributes:
         submission_number: The number of the newest submission that was claimed, or None without any.
+        refused: The number of a later one that its batch system refused, or None.
         job: Its job.json.
         state: state.json.
         attempt: `{"number", "run", "exit"}` of the newest attempt, or None.
@@ -46,6 +47,7 @@ class Evidence:
         self.submission_number = paths.newest_submission()
         number = self.submission_number or 0
         self.claimed = paths.is_claimed(number)
+        self.refused = paths.refused_after(number) if number else None
         self.job = self._read(paths.submission(number, "job.json"))
         self._job_damaged = self.job is None and bool(self.findings)
         self.state = self._read(paths.state)
@@ -176,7 +178,9 @@ class Evidence:
 
     @property
     def may_forget_secrets(self) -> bool:
-        """Whether the newest submission, of which only a batch system told the end, needs its secrets no more."""
+        """Whether the newest submission needs its secrets no more: its end is recorded, or its batch system told it."""
+        if self.has_ended:
+            return True
         status = self.scheduler_status
         if status is None or status["state"] != engines.ENDED or self.may_have_ended_well:
             return False
@@ -196,6 +200,7 @@ class Evidence:
         members = self.processes()
         return {
             "submission": submission,
+            "refused": self.refused,
             "supervisor": self.supervisor,
             "rebooted": self.rebooted,
             "may_have_succeeded": self._may_have_succeeded(),
@@ -372,7 +377,9 @@ def _observe_run(
     metrics = _lines(
         paths.metrics, offsets["metrics"], limit
     )  # after the evidence: an ended run has then written everything
-    if evidence.may_forget_secrets and os.path.exists(paths.secrets):  # the supervisor died before it deleted them
+    if evidence.may_forget_secrets and os.path.exists(
+        paths.secrets
+    ):  # who ended it died first, or they are a refused one's
         forgetting.forget(paths, evidence.submission_number or 0, must=False)
     if evidence.lacks_end:
         completion.start(call, paths, evidence.submission_number or 0)

@@ -18,7 +18,7 @@ from armada_agent.records import forgetting
 from armada_agent.records.ending import ENDED
 from armada_agent.records.place import is_gone, require_there
 from armada_agent.records.stop_request import BY_SWEEP, concerns, ending_of, read_stop_request
-from armada_agent.runs import leftover_processes, repeated, unattended, work_data
+from armada_agent.runs import leftover_processes, refused, repeated, unattended, work_data
 from armada_agent.runs.observation import Evidence
 from armada_agent.runs.scheduler import SAFE, asked_scheduler, place_of, read_scheduler
 from armada_agent.verdicts import following
@@ -32,8 +32,8 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     The claim is durable before anything starts, and the supervisor creates job.json exclusively before it starts the
     job. However often this is called, and wherever it is killed, one job starts. The batch system is asked for the
     submission's name before anything is submitted again. Of two jobs of one submission, only the first may run. Secrets
-    are deleted at the end of a submission: a later one brings them again or, if that one was lost without an end, sets
-    `keep_secrets`.
+    are deleted at the end of a submission, and when it is refused: the next one brings them again or, if that one was
+    lost without an end, sets `keep_secrets`.
 
     Raises:
         AgentError: `not_found`; `conflict`: another submission is active, the run was cancelled before it started, or
@@ -44,7 +44,7 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """
     paths = RunPaths(call.root, params.get("run_id"))
     number = parameters.integer(params, "submission", least=1)
-    secrets = parameters.texts(params, "secrets") if number > 1 else {}
+    secrets = parameters.texts(params, "secrets")
     job_variables.check_names(secrets)
     require_linux()
     with repeated.doubted([paths], number):
@@ -62,7 +62,8 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
                 raise AgentError("conflict", "run %s was cancelled before it started" % paths.run_id)
         was_claimed = repeated.may_be_claimed(paths, number)
         with repeated.doubted([paths] if was_claimed else [], number):
-            settings = _prepare(call, paths, number, secrets, params.get("keep_secrets") is True)
+            with refused.without_secrets(paths, number):
+                settings = _prepare(call, paths, number, secrets, params.get("keep_secrets") is True)
             if settings is None:
                 detached.start("supervise", call.session.agent_path, paths, number)
         if settings is not None:
@@ -85,9 +86,10 @@ def _prepare(
         work_data.require_unchanged(call, paths)
     settings = read_scheduler(paths)
     setup_lines.apply()  # what it starts inherits the environment, and a failing line is reported before the claim
-    if secrets:
-        files.write_json(paths.secrets, secrets)
+    forgetting.bring(paths, secrets)
     _claim(paths, number)
+    with repeated.doubted([paths], number):
+        forgetting.bring(paths, secrets)  # who forgot those of the former one may not have seen the claim
     return settings
 
 
@@ -126,6 +128,14 @@ def standing_of_first(paths: RunPaths) -> Optional[str]:
     return "cancelled" if stop_request is not None and concerns(stop_request, 1) else None
 
 
+def bring_secrets(paths: RunPaths, secrets: Dict[str, str]) -> None:
+    """Write the secrets of a run that exists, unless it was claimed or cancelled: they went when it was refused before."""
+    if secrets and not os.path.exists(paths.secrets):
+        with files.locked(paths.submit_lock):
+            if standing_of_first(paths) is None:
+                forgetting.bring(paths, secrets)
+
+
 def release_first(paths: RunPaths, place: engines.Place) -> None:
     """Take the claim of a first submission back: the batch system refused its array."""
     with contextlib.suppress(files.UnreadableError):
@@ -135,6 +145,7 @@ def release_first(paths: RunPaths, place: engines.Place) -> None:
         files.remove(paths.submission(1, name))
     with contextlib.suppress(OSError):  # it contains something that the user may want to read
         os.rmdir(paths.submission(1))
+    refused.forget_secrets(paths, 1)
 
 
 def record_job(handed: engines.Handed, kind: str, job_id: str, place: Optional[engines.Place]) -> Dict[str, Any]:
@@ -313,11 +324,7 @@ def _hand_over(handed: engines.Handed, settings: Dict[str, Any], lock: int) -> D
             job_id = engine.submit(handed, lock)
         except EngineError as error:
             if (error.refused or error.missing) and not os.path.exists(handed.file("taken.json")):
-                # It refused, so there is no job: delete the claim, so that a corrected submission can follow.
-                files.remove(handed.file("claim.json"))
-                files.remove(handed.file("asked.json"))
-                with contextlib.suppress(OSError):  # it contains something that the user may want to read
-                    os.rmdir(os.path.dirname(handed.file("claim.json")))
+                refused.take_back(handed.paths, handed.number, error.message)  # it refused, so there is no job
                 raise engines.as_agent_error(error)
             raise AgentError("outcome_unknown", error.message, SAFE)
         except (OSError, files.UnreadableError) as error:

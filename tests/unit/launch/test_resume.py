@@ -85,7 +85,7 @@ def test_a_hand_over_without_an_answer_is_looked_at_again_and_a_no_changes_nothi
     ("seen", "number", "left"),
     [
         ("running", 2, ("running", None, 2)),
-        ("submitted", 2, ("failed", "exit_3", 2)),
+        ("submitted", 2, ("failed", "exit_3", 1)),
         ("submitted", 3, ("submitted", None, 3)),
     ],
     ids=["runs", "claimed", "another home's"],
@@ -104,10 +104,32 @@ def test_a_no_is_not_written_over_a_submission_that_was_seen_to_run_meanwhile(
                 return super().call(request, **options)
 
         session = Overtaken(HomePaths(tmp_path, tmp_path), Conflict("run q-aaaaaa has submission 2 already"))
+        before = runs.find(database, "q-aaaaaa")
+        with pytest.raises(Conflict):
+            resume_run(database, session, before)  # type: ignore[arg-type]  # all that is used
+        run = runs.find(database, "q-aaaaaa")
+        assert (run.state, run.reason, run.submission) == left
+        if number == 2 and seen == "submitted":
+            assert (run.attempt, run.seq, run.because) == (before.attempt, before.seq, "its supervisor wrote the end")
+
+
+def test_an_end_that_only_its_batch_system_told_stays_one_when_a_resume_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its job may be put back into the queue: it is still polled."""
+    job = {"submission": 1, "scheduler": "slurm", "job_id": "11"}
+    ended = {"state": "ended", "detail": "NODE_FAIL", "reason": "node_failure"}
+    state = {"state": "running", "submission": 1, "attempt": 1, "seq": 5}
+    told = {"submission": {"number": 1, "claimed": True, "job": job}, "supervisor": "dead", "scheduler": ended}
+    monkeypatch.setitem(ENTRY, "evidence", {**told, "state": state, "attempt": {"number": 1, "run": {"submission": 1}}})
+    with Database(tmp_path / "store.db") as database:
+        runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="command", experiment=None, spec={})
+        session = Session(HomePaths(tmp_path, tmp_path), Conflict("the partition has no room for it"))
         with pytest.raises(Conflict):
             resume_run(database, session, runs.find(database, "q-aaaaaa"))  # type: ignore[arg-type]  # all that is used
         run = runs.find(database, "q-aaaaaa")
-        assert (run.state, run.reason, run.submission) == left
+        assert (run.state, run.reason, run.is_only_told) == ("failed", "node_failure", True)
+        assert [each.run_id for each in runs.every(database, watched=True)] == ["q-aaaaaa"]
 
 
 def test_a_run_that_is_seen_to_run_just_before_it_is_submitted_is_not_submitted(

@@ -59,6 +59,27 @@ def database(tmp_path: Path) -> Iterator[Database]:
         yield found
 
 
+@pytest.mark.fault("one lost run's part of an answer does not fit", "the other ones of its host are resumed")
+def test_a_run_whose_part_of_an_answer_does_not_fit_keeps_no_other_from_being_resumed(
+    database: Database, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(database, "q-1")
+    lose(database, "q-2", ago_s=30.0)
+    retries, said = Retries(host), host.said  # type: ignore[arg-type]  # all that is used
+
+    def misfit(method: str, params: dict[str, Any], /, **options: Any) -> Any:
+        answer = said(method, params, **options)
+        return {**answer, "runs": [{"run_id": "q-1", "exists": 7}]} if host.asked[-1] == "q-1" else answer
+
+    monkeypatch.setattr(host, "said", misfit)
+    assert retries.look(database, NOW) == ["q-2"]
+    runs.set_state(database, "q-2", "running")
+    asked = list(host.asked)
+    assert (retries.look(database, NOW + AGAIN_S - 1), host.asked) == ([], asked)
+    monkeypatch.setattr(host, "said", said)
+    assert retries.look(database, NOW + AGAIN_S) == ["q-1"]
+
+
 def lose(
     database: Database,
     run_id: str = "q-1",

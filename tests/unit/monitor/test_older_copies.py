@@ -25,6 +25,72 @@ def see_in_turn(database: Database, *observations: dict[str, Any]) -> list[runs.
     return known
 
 
+def claimed(number: int = 2) -> dict[str, Any]:
+    """A run of Slurm that failed and was resumed: nothing has started the submission that was claimed."""
+    seen = failed()
+    seen["evidence"]["submission"] = {"number": number, "claimed": True, "job": None}
+    return seen
+
+
+def failed(refused: int | None = None) -> dict[str, Any]:
+    seen = of_slurm("ended", state="failed", reason="exit_3")
+    seen["evidence"] |= {"supervisor": "dead", "scheduler": None, "refused": refused}
+    return seen
+
+
+@pytest.mark.fault(
+    "a resume is refused by a batch system after a poll saw its claim, and whoever asked is killed",
+    "the run is as before the resume, without a word of its disk",
+)
+@pytest.mark.parametrize("doubt", [None, "link_lost"])
+def test_a_claim_that_was_seen_and_refused_afterwards_counts_no_more(database: Database, doubt: str | None) -> None:
+    (before,) = see_in_turn(database, failed())
+    runs.set_state(database, "q-aaaaaa", "submitted")
+    (seen,) = see_in_turn(database, claimed())
+    assert (seen.state, seen.submission) == ("submitted", 2)
+    if doubt is not None:
+        runs.set_state(database, "q-aaaaaa", "unknown", reason=doubt)
+    _, run = see_in_turn(database, claimed() if doubt is None else failed(2), failed(2))
+    assert run[:12] == before[:12]
+    assert (run.submission, run.told_at) == (1, None)
+    assert "its host refused submission 2" in (run.because or "")
+
+
+@pytest.mark.parametrize(
+    ("last", "refused"),
+    [(claimed(), None), (claimed(3), 2), (of_slurm("pending"), 2), (of_slurm("running", seq=9), 2)],
+    ids=["an older agent does not say it", "another one", "it waited", "it began"],
+)
+def test_an_older_copy_of_a_disk_refuses_no_submission_of_which_more_was_seen(
+    database: Database, last: dict[str, Any], refused: int | None
+) -> None:
+    last["evidence"]["submission"] = {
+        **last["evidence"]["submission"],
+        "number": max(2, last["evidence"]["submission"]["number"]),
+    }
+    *_, run = see_in_turn(database, failed(), last, failed(refused), failed(refused))
+    assert (run.state, run.reason) == ("unknown", "put_back")
+
+
+@pytest.mark.parametrize("seen_claimed", [False, True])
+def test_a_launch_that_was_refused_stays_so_whoever_looks_at_its_folder(
+    database: Database, *, seen_claimed: bool
+) -> None:
+    """Its folder is there without a submission: the host took the claim back, or refused before it."""
+    bare = failed()
+    bare["evidence"] |= {"submission": None, "supervisor": "none", "state": None, "attempt": None}
+    first = claimed(1)
+    first["evidence"] |= {"state": None, "attempt": None}
+    if seen_claimed:
+        see_in_turn(database, first)
+    runs.set_state(database, "q-aaaaaa", "failed", reason="submit_refused", message="no such partition")
+    *_, run = see_in_turn(database, bare, bare)
+    assert (run.state, run.reason, run.message) == ("failed", "submit_refused", "no such partition")
+    bare["evidence"]["processes"] = 1
+    *_, run = see_in_turn(database, bare)
+    assert run.state != "failed", "it lives: somebody started it by hand"
+
+
 @pytest.mark.parametrize(
     ("word", "state"),
     [("unknown", "failed"), ("ending", "failed"), ("gone", "failed"), ("pending", "queued"), ("held", "queued")],
