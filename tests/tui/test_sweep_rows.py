@@ -220,6 +220,8 @@ def test_under_a_filter_the_cells_that_match_stand_below_their_sweep(swept: Worl
         await pilot.press("slash", *"reason:oom", "enter")
         await shows(pilot, "▾ lr-x7 (1 of 6 matches)", "└ lr-2")
         runs.record(swept.database, "lr-3aaaa", Verdict("failed", "oom", "no memory", 1, 2))
+        await until(pilot, lambda: "lr-3aaaa" in rows(pilot))
+        await pilot.press("g")  # the table is low here, and the row under the cursor went down
         await shows(pilot, "▾ lr-x7 (2 of 6 match)", "└ lr-4")
 
     drive(swept.board(), use, (170, 40))

@@ -18,15 +18,14 @@ def places_shown(columns: Sequence[Column], width: int, unused: Collection[int] 
     return shown
 
 
-def rooms_of(columns: Sequence[Column], width: int, unused: Collection[int] = ()) -> dict[int, int]:
-    """Return the width of each column that fits, by its place.
+def rooms_of(columns: Sequence[Column], width: int, shown: Sequence[int]) -> dict[int, int]:
+    """Return the width of each shown column, by its place.
 
     Args:
         columns: From left to right.
         width: The cells of the table.
-        unused: The places of columns that yield their room.
+        shown: The places of the columns that fit.
     """
-    shown = places_shown(columns, width, unused)
     over = max(0, width - 2 - sum(columns[i].width + 1 for i in shown))
     shares = sum(columns[i].grow for i in shown) or 1
     rooms = {i: min(columns[i].most, columns[i].width + over * columns[i].grow // shares) for i in shown}

@@ -15,7 +15,7 @@ from textual.strip import Strip
 
 from armada.tui import heat
 from armada.tui.bindings import bindings
-from armada.tui.widgets.column_rooms import rooms_of
+from armada.tui.widgets.column_rooms import places_shown, rooms_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -361,8 +361,11 @@ class Table(ScrollView, can_focus=True):
         """Return which columns fit, and the width of each."""
         if self._layout[0] == width:
             return self._layout[1]
-        self._layout = (width, list(rooms_of(self.columns, width, self._unused).items()))
+        self._layout = (width, list(rooms_of(self.columns, width, self._columns_for(width)).items()))
         return self._layout[1]
+
+    def _columns_for(self, width: int) -> list[int]:
+        return places_shown(self.columns, width, self._unused)
 
     def on_resize(self) -> None:
         self._cache.clear()
