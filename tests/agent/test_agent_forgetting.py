@@ -37,7 +37,7 @@ def run(call: Call) -> RunPaths:
 def resume(run: RunPaths) -> None:
     """As `submit` does: the secrets, and then the claim."""
     Path(run.secrets).write_text('{"KEY": "of the second"}')
-    Path(run.submission(2)).mkdir(parents=True)
+    Path(run.submission(2)).mkdir(parents=True, exist_ok=True)
     Path(run.submission(2, "claim.json")).write_text("{}")
 
 
@@ -138,8 +138,12 @@ def poll(call: Call, run: RunPaths) -> None:
     observe(call, {"runs": [{"run_id": run.run_id}]})
 
 
-def test_a_poll_takes_those_that_are_left_of_what_has_ended(call: Call, run: RunPaths) -> None:
+def test_a_poll_takes_those_of_a_refused_submission_once_the_former_has_ended(call: Call, run: RunPaths) -> None:
     """A resume was refused after it had brought them, and whoever ended the former submission had left them to it."""
+    poll(call, run)
+    assert are_there(run)  # who only looks deletes nothing that a killed supervisor left
+    Path(run.submission(2)).mkdir(exist_ok=True)
+    files.write_json(run.submission(2, "refused.json"), {"time": 1.0, "message": "no"})
     with files.locked(run.submit_lock):
         poll(call, run)
     assert are_there(run)  # somebody brings others just now

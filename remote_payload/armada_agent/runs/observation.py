@@ -178,9 +178,12 @@ class Evidence:
 
     @property
     def may_forget_secrets(self) -> bool:
-        """Whether the newest submission needs its secrets no more: its end is recorded, or its batch system told it."""
+        """Whether there are secrets to delete that nobody else does: of a refused submission, or of one whose end was only told.
+
+        Who only looks deletes none that were left where the end is recorded: a release does.
+        """
         if self.has_ended:
-            return True
+            return self.refused is not None
         status = self.scheduler_status
         if status is None or status["state"] != engines.ENDED or self.may_have_ended_well:
             return False
@@ -377,9 +380,7 @@ def _observe_run(
     metrics = _lines(
         paths.metrics, offsets["metrics"], limit
     )  # after the evidence: an ended run has then written everything
-    if evidence.may_forget_secrets and os.path.exists(
-        paths.secrets
-    ):  # who ended it died first, or they are a refused one's
+    if evidence.may_forget_secrets and os.path.exists(paths.secrets):
         forgetting.forget(paths, evidence.submission_number or 0, must=False)
     if evidence.lacks_end:
         completion.start(call, paths, evidence.submission_number or 0)
