@@ -104,8 +104,8 @@ def test_screens_are_drawn_before_anyone_opens_them(full: World, monkeypatch: py
         assert isinstance(hosts, HostsScreen)
         assert isinstance(run, RunScreen)
         await until(pilot, lambda: id(hosts.table) in drawn)
-        assert run.run_id == on_top(pilot).cursor_run is not None
-        assert run.overview.query_one("#facts").size.height > 5  # what Runs knows of it
+        await until(pilot, lambda: run.run_id == on_top(pilot).cursor_run is not None)
+        await until(pilot, lambda: run.overview.query_one("#facts").size.height > 5)  # what Runs knows of it
 
     drive(full.board(), use)
 
