@@ -76,7 +76,8 @@ def test_the_page_needs_no_host_once_the_run_has_ended(armada: Armada) -> None:
 
 def test_checkpoints_taken_and_not_taken_are_listed(armada: Armada) -> None:
     # The first is quiet for long enough (its second name makes its date count), the second is not.
-    script = "mkdir out; echo a > out/step-1.pt; touch -d '1 hour ago' out/step-1.pt; ln out/step-1.pt a; echo b > out/step-2.pt; exit 3"
+    # It comes as it stays: a look in the middle would see it change.
+    script = "mkdir out; echo a > a; touch -d '1 hour ago' a; ln a out/step-1.pt; echo b > out/step-2.pt; exit 3"
     run_id = run_of(armada, script, checkpoint={"pattern": "out/step-*.pt", "quiet_s": 30}, resume=["{checkpoint}"])
     shown = page(armada, run_id)
     assert "  checkpoint checkpoint-1, 2 B, " in shown
