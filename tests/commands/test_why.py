@@ -75,14 +75,14 @@ def test_the_page_needs_no_host_once_the_run_has_ended(armada: Armada) -> None:
 
 
 def test_checkpoints_taken_and_not_taken_are_listed(armada: Armada) -> None:
-    # The first is quiet for long enough (its second name makes its date count), the second is not.
-    # It comes as it stays: a look in the middle would see it change.
-    script = "mkdir out; echo a > a; touch -d '1 hour ago' a; ln a out/step-1.pt; echo b > out/step-2.pt; exit 3"
-    run_id = run_of(armada, script, checkpoint={"pattern": "out/step-*.pt", "quiet_s": 30}, resume=["{checkpoint}"])
+    # The first is taken while the job waits for that, the second comes too late.
+    taken = "while ! ls ../outbox/*/MANIFEST.json >/dev/null 2>&1; do sleep 0.1; done"
+    script = f"mkdir out; echo a > out/step-1.pt; {taken}; echo b > out/step-2.pt; exit 3"
+    run_id = run_of(armada, script, checkpoint={"pattern": "out/step-*.pt", "quiet_s": 5}, resume=["{checkpoint}"])
     shown = page(armada, run_id)
     assert "  checkpoint checkpoint-1, 2 B, " in shown
     assert (
-        "             out/step-2.pt was still being written to less than 30 s before the job ended: it is not taken"
+        "             out/step-2.pt was still being written to less than 5 s before the job ended: it is not taken"
         in shown
     )
     assert "resume it from step 1:" in shown
