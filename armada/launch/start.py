@@ -146,7 +146,7 @@ def stop_there(database: Database, session: HostSession, stops: Sequence[StopRun
     ]
     with database.transaction():
         for run_id, refusal in refused:
-            doubt(database, run_id, "outcome_unknown", f"it may not be stopped: {refusal.message}")
+            doubt(database, run_id, "outcome_unknown", f"its host did not stop it: {refusal.message}")
     for run_id, refusal in refused:
         what = f"{run_id} was stopped while it was being prepared, and may run nevertheless: {refusal.message}"
         raise OutcomeUnknown(what, hint=f"armada stop {run_id}", host=session.host.name) from refusal
