@@ -24,10 +24,9 @@ from armada_agent.host import roots
 from armada_agent.paths import ASIDE, find_aside, list_folder, runs_folder
 
 TRASH = ".trash-"
-LOCK = ".wipe.lock"
-"""The file in the root whose lock a wipe holds."""
 _OTHER_FILE_SYSTEM = (errno.EBUSY, errno.EXDEV)
-_WAIT_S = 5.0
+_WAIT_S = 600.0
+"""How long a wipe waits for another one: it may be the same request, whose home lost the connection and asks again."""
 
 
 @contextlib.contextmanager
@@ -151,4 +150,4 @@ def _tidy(root: str) -> None:
 
 
 def _lock_file(root: str) -> str:
-    return os.path.join(root, LOCK)
+    return os.path.join(root, roots.LOCK)
