@@ -67,10 +67,10 @@ def _release(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.provision.admission import begin_clearing, putting
+    from armada.store.running_operations import WIPING
     from armada.sync.context import HostContext
     from armada.sync.release.judge import losses, settle_stopped
     from armada.sync.release.second_look import see_ground
-    from armada.store.running_operations import WIPING
     from armada.sync.release.words import nothing_lost, something_lost
 
     context = Context()

@@ -60,9 +60,7 @@ def add_host(home: HomePaths, host: Host, *, first: Callable[[], None] = _nothin
 
     def add(text: str, hosts: dict[str, Host]) -> str:
         if host.name in hosts:
-            raise Conflict(
-                f"there is a host {host.name} already", hint=f"armada hosts rm {host.name}, or another name"
-            )
+            raise Conflict(f"there is a host {host.name} already", hint=f"armada hosts rm {host.name}, or another name")
         return with_entry(text, host)
 
     _edit(home.hosts_file, add, lambda hosts: {**hosts, host.name: host}, first=first)

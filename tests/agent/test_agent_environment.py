@@ -209,7 +209,7 @@ def test_an_environment_is_on_the_disk_before_it_counts_as_ready(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(uv, "obtain", lambda *_: "uv")
-    monkeypatch.setattr(environment._Build, "_do", do)
+    monkeypatch.setattr("armada_agent.provision.environment._Build._do", do)
     if has_syncfs:
         monkeypatch.setattr(files, "_syncfs", flush)
     else:
