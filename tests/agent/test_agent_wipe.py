@@ -138,7 +138,11 @@ def test_a_wiped_root_tells_other_homes_who_wiped_it_and_is_gone_otherwise(call:
 @pytest.mark.fault("the answer to a wipe is lost, and the home asks again", "it gets the same answer, not a conflict")
 def test_a_wipe_whose_answer_was_lost_is_answered_again(call: Call) -> None:
     make(call, "wiped-1", DEAD, "failed")
-    request = {"home": LAPTOP, "root": roots.identify(call.root), "runs": [{"run_id": "wiped-1", "submission": 1}]}
+    request: dict[str, Any] = {
+        "home": LAPTOP,
+        "root": roots.identify(call.root),
+        "runs": [{"run_id": "wiped-1", "submission": 1}],
+    }
     assert "runs" in wipe(call, request)["removed"]
     Path(call.root, "agent").mkdir(parents=True)  # the new connection puts the agent there again
     again = wipe(call, request)
@@ -149,7 +153,7 @@ def test_a_wipe_whose_answer_was_lost_is_answered_again(call: Call) -> None:
 
 
 def test_a_root_that_was_wiped_and_has_runs_by_now_is_another_one(call: Call) -> None:
-    request = {"home": LAPTOP, "root": roots.identify(call.root), "runs": []}
+    request: dict[str, Any] = {"home": LAPTOP, "root": roots.identify(call.root), "runs": []}
     wipe(call, request)
     run = make(call, "wiped-1", DEAD, "failed")
     with pytest.raises(AgentError, match="another root is here than the one that was checked"):
