@@ -20,6 +20,7 @@ from armada.launch.resume import resume_run
 from armada.launch.retry import Retries
 from armada.monitor.observe import observe
 from armada.paths import HomePaths
+from armada.protocol.recorded import recorded_spec
 from armada.recovery import published as recognised
 from armada.recovery.host_runs import read_host
 from armada.store import checkpoints, files_home, run_sync, runs
@@ -255,7 +256,8 @@ class SimHome:
     def resume(self, run_id: str) -> None:
         with self.store() as database:
             run = runs.find(database, run_id)
-            resume_run(database, self.session(self.world.hosts[run.host]), run)
+            asked = recorded_spec(runs.spec(database, run_id)).unconfirmed_secrets  # a person says yes to them
+            resume_run(database, self.session(self.world.hosts[run.host]), run, confirmed=asked)
 
     def retry(self, host: SimHost) -> list[str]:
         with self.store() as database:
