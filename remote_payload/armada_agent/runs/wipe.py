@@ -30,6 +30,9 @@ OURS = ("sweeps", "runs", "envs", "code", "data", "models", "prepared", "schedul
 """The names that armada creates below its root, in the order of deletion. Other names belong to the user."""
 _LAST = ("locks", "agent")
 """What a run that comes at the last moment needs."""
+_WAIT_S = 5.0
+_REPEATED_WAIT_S = 600.0
+"""How long a wipe waits that names its root, in seconds: the one that runs may be the same request, of a lost connection."""
 
 
 def forget_secrets(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -69,7 +72,7 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             more than it names.
     """
     asker, judged, named = homes.read_asker(params), _read_judged(params), params.get("root")
-    with set_aside.alone(call.root):
+    with set_aside.alone(call.root, _WAIT_S if named is None else _REPEATED_WAIT_S):
         set_aside.put_back_all(call.root)  # a wipe that was killed had not judged these
         former, wiped, there = roots.identify(call.root), roots.former_ids(call.root), list_run_ids(call.root)
         _refuse(wiping.why_not_this_root(named, former, wiped, there))
@@ -109,7 +112,7 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 def forget_wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Forget wipes of which a home has recorded that they were done, with the root itself if it is then empty."""
     recorded = [one for one in parameters.sequence(params, "roots") if isinstance(one, str)]
-    with set_aside.alone(call.root):
+    with set_aside.alone(call.root, _WAIT_S):
         roots.forget_wipes(call.root, recorded)
         set_aside.forget_lock(call.root)
     with contextlib.suppress(OSError):  # it contains something else

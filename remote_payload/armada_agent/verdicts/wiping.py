@@ -5,12 +5,13 @@ more, and the second look sees what is to be deleted.
 
 | home's own judgement, before both, did not see                 | all is deleted |
 |----------------------------------------------------------------|----------------|
-| this root, and the root that it saw was not wiped here         | no             |
-| this root, which has runs                                      | no             |
-| this root, which has no run, and which records that the root   | yes: this home |
-| that home saw was wiped here                                   | asks again     |
+| this root, and it records no wipe of the judged one            | no             |
+| this root, and it records such a wipe, and has runs            | no             |
+| this root, and it records such a wipe, and has no run          | yes            |
 | a run, or the submission of a run, that the first look saw     | no             |
 | what a run has beside that: by the table in `removing.py`      | no             |
+
+The row with `yes` is a home that asks again, because the answer was lost.
 
 | either look saw                                                | all is deleted |
 |----------------------------------------------------------------|----------------|
