@@ -98,40 +98,6 @@ def test_a_lost_store_is_made_anew_with_everything_that_matters(armada: Armada, 
     assert states[-1] == "succeeded"
 
 
-@pytest.mark.fault(
-    "a host rewrites the plan of a run before `armada recover`",
-    "what it adds to the secrets is not sent, and what home keeps stays home's own",
-)
-def test_what_a_host_adds_to_a_plan_does_not_count(armada: Armada, home: HomePaths) -> None:
-    rules = {"keep_home": {"last": 3, "best": 1, "every_steps": None}}
-    armada.env.update(OWN_TOKEN="own", OTHER_TOKEN="other")
-    experiment = armada.command("false", secrets=["OWN_TOKEN"], sync=rules)
-    run_id = armada.json("launch", "--host", "local", experiment)["run_id"]
-    armada.await_end(run_id)
-    armada.json("ps")
-    lose(home)
-    armada.json("recover")
-    assert armada.run("resume", run_id).returncode == 0, "a home resumes its own run as before"
-    armada.await_end(run_id)
-    armada.json("ps")
-
-    file = armada.local_runs / run_id / "spec.json"
-    spec = json.loads(file.read_text())
-    spec["job"]["secrets"].append("OTHER_TOKEN")
-    spec["sync"]["keep_home"] = {"last": 1, "best": 0}
-    file.write_text(json.dumps(spec))
-    lose(home)
-    armada.json("recover")
-    with Database(home.store) as database:
-        assert runs.spec(database, run_id)["sync"]["keep_home"] == rules["keep_home"]
-    refused = armada.run("resume", run_id, "--json")
-    assert refused.returncode == 8
-    assert "only its host, local, says that it needs these variables of your environment: OTHER_TOKEN" in refused.stderr
-    assert f"armada resume {run_id} --secrets OTHER_TOKEN" in refused.stderr
-    assert armada.run("resume", run_id, "--secrets", "OTHER_TOKEN").returncode == 0
-    armada.await_end(run_id)
-
-
 def test_where_no_sweep_is_known_a_run_of_none_is_not_named(armada: Armada, home: HomePaths) -> None:
     run_id = armada.json("launch", "--host", "local", armada.command("sleep", "600"))["run_id"]
     lose(home)

@@ -20,7 +20,6 @@ from armada.launch.resume import resume_run
 from armada.launch.retry import Retries
 from armada.monitor.observe import observe
 from armada.paths import HomePaths
-from armada.protocol.recorded import recorded_spec
 from armada.recovery import published as recognised
 from armada.recovery.host_runs import read_host
 from armada.store import checkpoints, files_home, run_sync, runs
@@ -255,8 +254,7 @@ class SimHome:
 
     def resume(self, run_id: str) -> None:
         with self.store() as database:
-            run = runs.find(database, run_id)
-            asked = recorded_spec(runs.spec(database, run_id)).unconfirmed_secrets  # a person says yes to them
+            run, asked = runs.find(database, run_id), runs.spec(database, run_id).get("job", {}).get("secrets", ())
             resume_run(database, self.session(self.world.hosts[run.host]), run, confirmed=asked)
 
     def retry(self, host: SimHost) -> list[str]:
