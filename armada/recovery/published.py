@@ -18,6 +18,7 @@ from armada.monitor.look import Folder, Look
 from armada.monitor.observe import record_look
 from armada.paths import RUN_ID
 from armada.protocol.observation import Lines, Observation
+from armada.records.launch_record import read_record
 from armada.store import adopted, checkpoints, files_home, runs
 from armada.sync.checkpoints.manifest import NAME, Manifest
 from armada.sync.checkpoints.published import read_published
@@ -25,6 +26,7 @@ from armada.sync.errors import ManifestRejected
 from armada.sync.outputs.listing import FOLDER
 from armada.sync.transfer.interface import File
 from armada.sync.transfer.staging import has_size
+from armada.verdicts.adoption import Launched, adopted_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -179,7 +181,7 @@ def adopt_run(database: Database, home: HomePaths, run_id: str) -> bool:
     """
     folder = home.run(run_id) / FOLDER
     spec = _read_object(folder / "spec.json")
-    if spec is None or not adopt_spec(database, run_id, spec, host=None):
+    if spec is None or not adopt_spec(database, home, run_id, spec, host=None):
         name = run_id.rpartition("-")[0] or run_id
         made = _made_at(home.run(run_id))
         return spec is None and adopted.adopt(
@@ -189,11 +191,12 @@ def adopt_run(database: Database, home: HomePaths, run_id: str) -> bool:
     return True
 
 
-def adopt_spec(database: Database, run_id: str, spec: dict[str, object], *, host: str | None) -> bool:
+def adopt_spec(database: Database, home: HomePaths, run_id: str, spec: dict[str, object], *, host: str | None) -> bool:
     """Record a run by its plan.
 
     Args:
         database: The store.
+        home: What it has of the run decides how much of the plan counts (`armada.verdicts.adoption`).
         run_id: The name of the run's folder. A plan of another run is refused.
         spec: The plan.
         host: The host on which it was found; None takes the host that the plan names.
@@ -212,8 +215,12 @@ def adopt_spec(database: Database, run_id: str, spec: dict[str, object], *, host
     except (ValueError, OverflowError):
         created_at = time.time()
     created_at = created_at if 0 <= created_at <= time.time() + _DAY_S else time.time()
+    kept = read_record(home, run_id)
+    launched = Launched(kept.secrets, kept.sync) if kept is not None else Launched()
+    has_checkpoints = any(_FOLDER.fullmatch(path.name) for path in _folders(home.checkpoints(run_id)))
+    plan = adopted_plan(spec, launched, has_checkpoints=has_checkpoints)
     return adopted.adopt(
-        database, run_id=run_id, name=name, host=place, task=task[:40], spec=spec, created_at=created_at
+        database, run_id=run_id, name=name, host=place, task=task[:40], spec=plan, created_at=created_at
     )
 
 

@@ -250,10 +250,18 @@ def _write_partial(place: Path, left_out: Sequence[str]) -> None:
 
 
 def left_out(place: Path) -> set[str]:
-    """Return the files that were deliberately left out of a published checkpoint."""
+    """Return the files that were deliberately left out of a published checkpoint.
+
+    Raises:
+        ManifestRejected: The file that names them cannot be read.
+    """
     try:
         with open_regular(place / PARTIAL) as stream:
             value = json.loads(stream.read())
     except FileNotFoundError:
         return set()
-    return set(value["left_out"]) if isinstance(value, dict) and isinstance(value.get("left_out"), list) else set()
+    except (OSError, ValueError, RecursionError) as error:
+        what = f"{place / PARTIAL}, which names the files left out here, cannot be read: {error}"
+        raise ManifestRejected(what, hint=f"armada sync verify {place.parent.parent.name}") from error
+    named = value.get("left_out") if isinstance(value, dict) else None
+    return {path for path in named if isinstance(path, str)} if isinstance(named, list) else set()
