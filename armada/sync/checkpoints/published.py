@@ -23,7 +23,7 @@ from armada.store.files_home import Look
 from armada.sync.checkpoints.manifest import NAME, Manifest, parse_manifest
 from armada.sync.errors import ManifestRejected
 from armada.sync.transfer.interface import File
-from armada.sync.transfer.staging import read_right
+from armada.sync.transfer.staging import flush, read_right
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +96,7 @@ def publish(folder: Path, staging: Path, manifest: Manifest, left_out: Sequence[
     if left_out:
         _write_partial(staging, left_out)
     for path in (*staging.rglob("*"), staging):
-        fsync(path)
+        flush(staging, path)
     plain = folder / f"checkpoint-{manifest.step}"
     # The same step can be saved twice: after a resume it is another checkpoint, and the first one stays unchanged.
     place = plain if not os.path.lexists(plain) else folder / f"{plain.name}@{manifest.digest[:8]}"
@@ -142,7 +142,7 @@ def replace(staging: Path, place: Path, files: Sequence[File]) -> None:
     for file in files:
         source = staging / file.path
         source.chmod(0o444)
-        fsync(source)
+        flush(staging, source)
         try:
             with open_parent(place, file.path, make=True) as (folder, name):
                 os.replace(source, name, dst_dir_fd=folder)

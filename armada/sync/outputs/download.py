@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError
-from armada.foundation.atomic_write import fsync
 from armada.foundation.regular_files import is_special, open_regular
 from armada.protocol import sync as protocol
 from armada.sync.outputs.listing import (
@@ -36,7 +35,7 @@ from armada.sync.outputs.long_logs import END, LOG, Listed
 from armada.sync.outputs.replaced import Keeper
 from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
 from armada.sync.transfer.interface import File
-from armada.sync.transfer.staging import check_space
+from armada.sync.transfer.staging import check_space, flush
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -224,7 +223,7 @@ def _bring_batch(
             if file not in wrong:
                 _clear_folders(folder, file.path, keeper)
                 keeper.before(items[file.path], staging / file.path)
-                fsync(staging / file.path)
+                flush(staging, staging / file.path)
                 (staging / file.path).replace(folder / file.path)
         missing = wrong
     journal.unlink(missing_ok=True)

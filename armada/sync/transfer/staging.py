@@ -96,6 +96,34 @@ def incoming(staging: Path) -> Path:
     return staging.with_name(staging.name + INCOMING) / "files"
 
 
+def flush(staging: Path, path: Path) -> None:
+    """Flush a file or a folder in staging to disk. What the disk refuses is deleted, so that it is fetched again.
+
+    The kernel tells an error once, and takes the bytes in its cache for written from then on: they would be read as right,
+    the next fsync would report nothing, and no disk would have them.
+
+    Raises:
+        OSError: The disk refuses it.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        _drop(staging, path)
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        os.close(descriptor)
+
+
+def _drop(staging: Path, path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+        return
+    with contextlib.suppress(OSError), staging.with_name(staging.name + BLOCKS).open("a") as journal:
+        journal.write(f"- {path.relative_to(staging)}\n")
+    path.unlink()
+
+
 def clear_staging(staging: Path) -> None:
     """Remove what lies beside a staging folder whose files were published."""
     staging.with_name(staging.name + BLOCKS).unlink(missing_ok=True)
