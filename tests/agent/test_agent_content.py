@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from armada_agent.provision import content
+from armada_agent.provision.content import find_problem
 
 from tests.agent.conversation import Conversation, Host, Refused
 
@@ -84,10 +84,11 @@ def test_a_file_that_the_disk_refuses_is_sent_again(tmp_path: Path, monkeypatch:
     arrived = tmp_path / "model"
     arrived.write_bytes(b"weights")
     sha256 = hashlib.sha256(b"weights").hexdigest()
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="Input/output"):
+    with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", refuse)
-        content.find_problem(str(arrived), 7, sha256)
-    assert content.find_problem(str(arrived), 7, sha256) == "is missing"
+        with pytest.raises(OSError, match="Input/output"):
+            find_problem(str(arrived), 7, sha256)
+    assert find_problem(str(arrived), 7, sha256) == "is missing"
 
 
 def damage_bytes(staging: Path) -> None:

@@ -38,7 +38,7 @@ class ThinDisk:
         self._fsync = os.fsync
 
     def fsync(self, descriptor: int) -> None:
-        name = Path(os.readlink(f"/proc/self/fd/{descriptor}")).name
+        name = Path(f"/proc/self/fd/{descriptor}").readlink().name
         if name in self.names and not self._is_lost(os.fstat(descriptor)):
             self.names.remove(name)
             self._lost.append(os.dup(descriptor))  # so that its inode is not another file's later
@@ -122,6 +122,15 @@ def _bring(writer: BlockWriter, index: int) -> None:
     writer.finish_block(index, 0)
 
 
+def _end(writer: BlockWriter) -> list[File]:
+    _bring(writer, 1)
+    return writer.wrong()
+
+
+def _is_hashing() -> bool:
+    return any(thread.name == "hashing what arrives" for thread in threading.enumerate())
+
+
 def test_an_error_of_an_early_flush_ends_the_download_and_its_file_comes_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,9 +146,8 @@ def test_an_error_of_an_early_flush_ends_the_download_and_its_file_comes_again(
     with contextlib.closing(writer):
         _bring(writer, 0)
         eventually(lambda: not (tmp_path / "staging" / "one").exists(), "the file that the disk refused is deleted")
-        eventually(lambda: writer._error is not None, "the reason is known")
         with pytest.raises(OSError, match=r"No space left on device.*one"):
-            _bring(writer, 1)
+            _end(writer)
     writer, _ = _two(tmp_path)
     with contextlib.closing(writer):
         assert (0, 0) in writer.missing
@@ -163,7 +171,7 @@ def test_a_download_ends_only_once_its_early_flush_has_an_answer(
         asked.wait()
         _bring(writer, 1)
         wrong = pool.submit(writer.wrong)
-        eventually(lambda: not writer._hasher.is_alive(), "everything is hashed")
+        eventually(lambda: not _is_hashing(), "everything is hashed")
         answer.set()
         with pytest.raises(OSError, match="No space"):
             wrong.result()

@@ -21,6 +21,7 @@ from armada.foundation.regular_files import open_parent, open_regular
 from armada.store import files_home
 from armada.store.files_home import Look
 from armada.sync.checkpoints.manifest import NAME, Manifest, parse_manifest
+from armada.sync.checkpoints.names import require_apart
 from armada.sync.errors import ManifestRejected
 from armada.sync.transfer.interface import File
 from armada.sync.transfer.staging import flush, read_right
@@ -81,7 +82,12 @@ def _is_behind_link(database: Database, source: Path) -> bool:
 
 
 def publish(folder: Path, staging: Path, manifest: Manifest, left_out: Sequence[str]) -> Path:
-    """Move verified files to their final place. A kill before the rename leaves staging, after it a complete checkpoint."""
+    """Move verified files to their final place. A kill before the rename leaves staging, after it a complete checkpoint.
+
+    Raises:
+        ArmadaError: Home's disk takes names in it for one.
+        OSError: Home's disk refuses it.
+    """
     known = {file.path for file in manifest.files} - set(left_out)
     folders = {parent.as_posix() for name in known for parent in PurePosixPath(name).parents}
     for path in sorted(staging.rglob("*"), reverse=True):
@@ -92,6 +98,7 @@ def publish(folder: Path, staging: Path, manifest: Manifest, left_out: Sequence[
             path.unlink()  # left by an earlier transfer that was interrupted
         elif stat.S_IMODE(path.lstat().st_mode) != 0o444:  # of a linked file, this would change its ctime
             path.chmod(0o444)
+    require_apart(staging, [file for file in manifest.files if file.path in known], f"checkpoint-{manifest.step}")
     (staging / NAME).write_text(manifest.text)
     if left_out:
         _write_partial(staging, left_out)
