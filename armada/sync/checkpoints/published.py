@@ -199,6 +199,14 @@ def strip(place: Path, surplus: Sequence[str]) -> None:
             os.unlink(name, dir_fd=folder)
 
 
+def forget_damaged_partial(place: Path) -> None:
+    """Delete the file that names what was left out, if it is damaged: then what is not here counts as damaged, and is fetched."""
+    try:
+        left_out(place)
+    except ManifestRejected:
+        mark_whole(place)
+
+
 def mark_whole(place: Path) -> None:
     """Record that no file is left out any more; every file must exist."""
     (place / PARTIAL).unlink(missing_ok=True)
@@ -257,10 +265,17 @@ def _write_partial(place: Path, left_out: Sequence[str]) -> None:
 
 
 def left_out(place: Path) -> set[str]:
-    """Return the files that were deliberately left out of a published checkpoint."""
+    """Return the files that were deliberately left out of a published checkpoint.
+
+    Raises:
+        ManifestRejected: The file that names them is damaged.
+        OSError: Home's disk cannot read it.
+    """
     try:
         with open_regular(place / PARTIAL) as stream:
             value = json.loads(stream.read())
+        return set(value["left_out"]) if isinstance(value, dict) and isinstance(value.get("left_out"), list) else set()
     except FileNotFoundError:
         return set()
-    return set(value["left_out"]) if isinstance(value, dict) and isinstance(value.get("left_out"), list) else set()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ManifestRejected(f"{place / PARTIAL} is damaged ({error})") from error

@@ -90,6 +90,7 @@ def repair(
             manifest = fetch_manifest(context.session, checkpoint)
             require_same(context.database, run_id)
             _replace_manifest(place, manifest.text)
+            published.forget_damaged_partial(place)
             _, files = published.read_published(place, digest)
             damaged = tuple(file for file in files if not is_right(place, file))
             finding = replace(finding, damaged=damaged, is_read=True)
