@@ -42,8 +42,8 @@ _PART = "pull"
 class Pulled:
     """What one pull did: published checkpoints, their bytes, and how many were at home before.
 
-    `repaired`: whether a checkpoint at home was damaged, and was mended. `completed`: the number of files added to a checkpoint that was at home without them. `lacking`: why it stays
-    without some files.
+    `repaired`: whether a checkpoint at home was damaged, and was mended. `completed`: the number of files added to
+    a checkpoint that was at home without them. `lacking`: why it stays without some files.
     """
 
     published: tuple[Path, ...]
