@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError
 from armada.foundation.atomic_write import fsync, write_atomically
-from armada.foundation.regular_files import open_parent, open_regular
+from armada.foundation.regular_files import is_absence, open_parent, open_regular
 from armada.store import files_home
 from armada.store.files_home import Look
 from armada.sync.checkpoints.manifest import NAME, Manifest, parse_manifest
@@ -138,6 +138,12 @@ def read_published(place: Path, digest: str) -> tuple[Manifest, list[File]]:
     return manifest, [file for file in manifest.files if file.path not in missing]
 
 
+def obstacle_of(error: ManifestRejected) -> OSError | None:
+    """Return the error of a disk that could not read a manifest; None: it was read, or is missing, and cannot be used."""
+    cause = error.__cause__
+    return cause if isinstance(cause, OSError) and not is_absence(cause) else None
+
+
 def replace(staging: Path, place: Path, files: Sequence[File]) -> None:
     """Give files that are right in staging the places of the bad ones in a published checkpoint.
 
@@ -253,6 +259,14 @@ def _has_others(place: Path, names: Sequence[str]) -> bool:
     files = {place / name for name in names}
     folders = {parent for file in files for parent in file.parents}
     return any(path.is_symlink() or path not in (folders if path.is_dir() else files) for path in place.rglob("*"))
+
+
+def names_in_trash(folder: Path) -> set[str]:
+    """Return the names of the checkpoints that are in the trash."""
+    trash = folder / TRASH
+    if trash.is_symlink() or not trash.is_dir():
+        return set()
+    return {path.name.rpartition("-")[0] for path in trash.iterdir()}
 
 
 def empty_trash(folder: Path) -> None:

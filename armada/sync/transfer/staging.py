@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError
-from armada.foundation.regular_files import open_regular
+from armada.foundation.regular_files import is_absence, open_regular
 from armada.store.files_home import Look
 from armada.sync.errors import DiskFull
 from armada.units import amount
@@ -42,13 +42,27 @@ def read_right(folder: Path, file: File) -> Look | None:
     So it is of one that its disk cannot read.
     """
     try:
+        return read_or_raise(folder, file)
+    except OSError:
+        return None
+
+
+def read_or_raise(folder: Path, file: File) -> Look | None:
+    """Do the same, but tell a file that its disk cannot read from one that is missing or wrong.
+
+    Raises:
+        OSError: The disk cannot read it: nothing is known of its bytes.
+    """
+    try:
         with open_regular(folder / file.path) as stream:
             found = os.fstat(stream.fileno())
             if found.st_size != file.size or hashlib.file_digest(stream, "sha256").hexdigest() != file.sha256:
                 return None
             return Look.of(found)
-    except OSError:
-        return None
+    except OSError as error:
+        if is_absence(error):
+            return None
+        raise
 
 
 def has_size(folder: Path, file: File) -> bool:
