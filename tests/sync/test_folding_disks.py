@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from armada.store import checkpoints
+from armada.store import checkpoints, run_sync
 from armada.sync.checkpoints import published
 from armada.sync.checkpoints.proof import prove
 from armada.verdicts.proof import Proof
 from tests.sync.conftest import Place
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a descriptor's name is read from Linux's /proc")
 TWO_OF_A_SIZE = {"Vocab.txt": b"one", "vocab.txt": b"two"}
 TWO_SIZES = {"Vocab.txt": b"one", "vocab.txt": b"three"}
 TWO_FORMS = {"\u00e9.txt": b"one", "e\u0301.txt": b"two"}
@@ -29,11 +31,22 @@ class FoldingDisk:
         self._list = os.listdir
         for name in ("open", "stat", "lstat", "unlink", "chmod", "mkdir"):
             patch.setattr(os, name, self._folding(getattr(os, name)))
+        for name in ("rename", "replace"):
+            patch.setattr(os, name, self._folding_both(getattr(os, name)))
         patch.setattr(io, "open", self._folding(io.open))
 
     def _folding(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(path: Any, *words: Any, **more: Any) -> Any:
             return real(self._find(path), *words, **more)
+
+        return call
+
+    def _folding_both(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(source: Any, target: Any, **more: Any) -> Any:
+            if (folder := more.get("dst_dir_fd")) is not None:
+                inside = Path(f"/proc/self/fd/{folder}").readlink()
+                return real(self._find(source), Path(self._find(inside / target)).name, **more)
+            return real(self._find(source), self._find(target), **more)
 
         return call
 
@@ -75,7 +88,7 @@ def test_the_reason_names_a_file_and_what_to_do(place: Place, monkeypatch: pytes
     (trouble,) = place.sync().troubles
     assert "ocab.txt and another name in it for one" in trouble.error.message
     assert trouble.error.hint is not None
-    assert "waits on the host" in trouble.error.hint
+    assert "keep what the host has" in trouble.error.hint
 
 
 def test_a_script_s_manifest_is_not_taken_for_armadas(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,3 +128,6 @@ def test_what_an_earlier_armada_recorded_as_home_is_not_proven(place: Place, mon
     (checkpoint,) = checkpoints.of_run(place.database, place.run_id)
     assert checkpoint.home_path is not None
     assert prove(place.database, checkpoint) is Proof.DAMAGED
+    place.end()
+    assert "cannot be whole at home" in place.sync(insist=True).troubles[0].error.message
+    assert not run_sync.find(place.database, place.run_id).final_done

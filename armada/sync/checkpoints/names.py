@@ -1,15 +1,12 @@
-"""Names that a disk takes for one: `Vocab.txt` and `vocab.txt`, or two forms of é.
-
-The disks of macOS, exFAT, NTFS and Windows shares do so. Of two such files only one is there, whatever was written.
-"""
+"""Whether home's disk keeps the names of a checkpoint apart (`foundation/folded_names.py`)."""
 
 from __future__ import annotations
 
 import os
-import unicodedata
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError
+from armada.foundation.folded_names import folded
 from armada.sync.checkpoints.manifest import OURS
 
 if TYPE_CHECKING:
@@ -26,8 +23,8 @@ def find_hidden(folder: Path, files: Sequence[File]) -> str | None:
     """
     known: dict[str, set[str]] = {}
     for file in files:
-        known.setdefault(_folded(file.path), set()).add(file.sha256)
-    doubtful = [file for file in files if len(known[_folded(file.path)]) > 1]
+        known.setdefault(folded(file.path), set()).add(file.sha256)
+    doubtful = [file for file in files if len(known[folded(file.path)]) > 1]
     if not doubtful:
         return None
     return find_missing(folder, doubtful)
@@ -36,8 +33,8 @@ def find_hidden(folder: Path, files: Sequence[File]) -> str | None:
 def find_missing(folder: Path, files: Sequence[File]) -> str | None:
     """Return the name of a file that a folder does not list, nor one of the same bytes that its disk may show instead."""
     listed = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
-    here = {(_folded(file.path), file.sha256) for file in files if file.path in listed}
-    return next((file.path for file in files if (_folded(file.path), file.sha256) not in here), None)
+    here = {(folded(file.path), file.sha256) for file in files if file.path in listed}
+    return next((file.path for file in files if (folded(file.path), file.sha256) not in here), None)
 
 
 def require_apart(folder: Path, files: Sequence[File], what: str) -> None:
@@ -48,11 +45,12 @@ def require_apart(folder: Path, files: Sequence[File], what: str) -> None:
     """
     name = find_missing(folder, files) or next((each for each in sorted(OURS) if os.path.lexists(folder / each)), None)
     if name is not None:
-        raise ArmadaError(
-            f"{what} does not come home: the disk of {folder.parent} takes {name} and another name in it for one",
-            hint="put ARMADA_HOME on a disk that tells upper from lower case; the checkpoint waits on the host",
-        )
+        raise not_apart(what, folder, name)
 
 
-def _folded(name: str) -> str:
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+def not_apart(what: str, folder: Path, name: str) -> ArmadaError:
+    """Return the error for a checkpoint of whose files a disk does not keep all names."""
+    return ArmadaError(
+        f"{what} cannot be whole at home: the disk of {folder.parent} takes {name} and another name in it for one",
+        hint="put ARMADA_HOME on a disk that tells upper from lower case; until then, keep what the host has",
+    )

@@ -263,10 +263,10 @@ def _has_others(place: Path, names: Sequence[str]) -> bool:
 
 def names_in_trash(folder: Path) -> set[str]:
     """Return the names of the checkpoints that are in the trash."""
-    trash = folder / TRASH
-    if trash.is_symlink() or not trash.is_dir():
-        return set()
-    return {path.name.rpartition("-")[0] for path in trash.iterdir()}
+    trash, found = folder / TRASH, set[str]()
+    with contextlib.suppress(OSError):  # there is none
+        found.update(path.name.rpartition("-")[0] for path in trash.iterdir() if not trash.is_symlink())
+    return found
 
 
 def empty_trash(folder: Path) -> None:

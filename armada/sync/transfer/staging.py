@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError
+from armada.foundation.atomic_write import fsync
 from armada.foundation.regular_files import is_absence, open_regular
 from armada.store.files_home import Look
 from armada.sync.errors import DiskFull
@@ -119,14 +120,13 @@ def flush(staging: Path, path: Path) -> None:
     Raises:
         OSError: The disk refuses it.
     """
-    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        fsync(path)
     except OSError as error:
+        if error.filename is not None:
+            raise  # it could not be opened: nothing was said of its bytes
         _drop(staging, path)
         raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        os.close(descriptor)
 
 
 def _drop(staging: Path, path: Path) -> None:
