@@ -229,6 +229,18 @@ def fsync_folder(path: str) -> None:
         os.close(descriptor)
 
 
+def flush_or_remove(descriptor: int, path: str) -> None:
+    """Flush a file that has arrived to disk; delete it if the disk refuses that, so that it is fetched again.
+
+    The kernel tells an error once: afterwards its cache would show the right bytes, and the next fsync would report nothing.
+    """
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        remove(path)
+        raise
+
+
 def fsync_folders(top: str) -> None:
     """Flush a folder and the folders below it to disk, but not their files."""
     for parent, _, _ in os.walk(top):
