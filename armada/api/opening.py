@@ -125,9 +125,10 @@ class Opened:
 
     def _was_wiped(self, name: str) -> bool:
         from armada.store import hosts
+        from armada.store.running_operations import being_wiped
 
         record = hosts.find(self.database, name)
-        return record is not None and record.released_at is not None
+        return (record is not None and record.released_at is not None) or name in being_wiped(self.database)
 
 
 @contextlib.contextmanager

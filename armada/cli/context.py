@@ -161,12 +161,15 @@ class Context:
         """Open a session that only looks for a run. A host that this home wiped is not asked: that would put the agent back there.
 
         Raises:
-            NotFound: The host is not known, or was wiped.
+            NotFound: The host is not known, or was wiped, or is being wiped.
         """
         from armada.store import hosts
+        from armada.store.running_operations import being_wiped
 
         record = hosts.find(self.database, run.host)
         if record is not None and record.released_at is not None:
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.released_at))
             raise NotFound(f"this home deleted everything there on {when}", host=run.host)
+        if run.host in being_wiped(self.database):
+            raise NotFound("armada hosts release --wipe deletes everything there at this moment", host=run.host)
         return self.session(run.host, patience_s=patience_s)

@@ -139,8 +139,7 @@ def add_new(
     keys = trust.ask_keys(context, host)
     trust.show(keys, stream)
     trust.confirm(host, keys, options, stream, again, one_of=expects_one_of)
-    pin(context.home, host.name, keys.offered)
-    add_host(context.home, host)
+    add_host(context.home, host, first=lambda: pin(context.home, host.name, keys.offered))
     stream.write(f"{host.name} added to {context.home.hosts_file}\n")
 
 

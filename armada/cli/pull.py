@@ -142,10 +142,12 @@ class _Result:
         """Print each checkpoint that came."""
         for place in self.pulled.published:
             reporter.stage("home", f"{place} verified")
+        if self.pulled.repaired and self.only is not None:
+            reporter.stage("home", f"{self.only.home_path} was damaged; it is repaired, every byte verified")
         if self.pulled.completed and self.only is not None:
             files = counted(self.pulled.completed, "file")
             reporter.stage("home", f"{self.only.home_path} completed: {files}, verified")
-        elif not self.pulled.published:
+        elif not self.pulled.published and not self.pulled.repaired:
             home = f"nothing new; already home: {counted(self.pulled.already, 'checkpoint')} of {self.run.run_id}"
             none = f"{self.run.run_id} has no checkpoints{'' if self.run.ended else ' yet'}"
             reporter.line(home if self.pulled.already else none)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from armada.recovery.recover import Recovery
 
 WRONG = 7
-"""The exit code where something that lies at home is not what it says: no such thing."""
+"""The exit code where something that lies at home is not what it says, or cannot be read: no such thing."""
 
 
 class _Damaged(TypedDict):
@@ -53,6 +53,7 @@ class _Recovered(TypedDict):
     recognised: list[str]
     known_before: int
     wrong: list[_Wrong]
+    unreadable: list[_Wrong]
     gone: list[str]
     sweeps: list[str]
 
@@ -105,7 +106,7 @@ def _recover(options: argparse.Namespace) -> int:
     else:
         _say(reporter, recovery, dry_run=options.dry_run)
     failed = [found.error for found in recovery.hosts if found.error is not None]
-    return failed[0].exit_code if failed else WRONG if recovery.wrong else 0
+    return failed[0].exit_code if failed else WRONG if recovery.wrong or recovery.unreadable else 0
 
 
 def _say(reporter: Reporter, recovery: Recovery, *, dry_run: bool) -> None:
@@ -133,6 +134,10 @@ def _say(reporter: Reporter, recovery: Recovery, *, dry_run: bool) -> None:
     for place, why in recovery.wrong:
         name = sanitize_line(place.name)
         reporter.stage("⚠", f"{name}: {why}; it is not used; if a host still has it, armada sync now fetches it again")
+    for place, why in recovery.unreadable:
+        reporter.stage(
+            "⚠", f"{sanitize_line(place.name)} cannot be read: {why}; it stays. Run armada recover again once it can"
+        )
     for name in map(sanitize_line, recovery.sweeps):
         reporter.stage(
             "⚠",
@@ -172,6 +177,7 @@ def _listed(recovery: Recovery, *, dry_run: bool) -> _Recovered:
         "recognised": [str(found.place) for found in recovery.recognised],
         "known_before": recovery.already,
         "wrong": [{"path": str(place), "why": why} for place, why in recovery.wrong],
+        "unreadable": [{"path": str(place), "why": why} for place, why in recovery.unreadable],
         "gone": [str(place) for place in recovery.gone],
         "sweeps": recovery.sweeps,
     }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada.cli.options import add_host_name
 from armada.cli.printing import print_json
-from armada.errors import Conflict, UsageError
+from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown, UnexpectedAnswer, UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.units import counted
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 WIPED = "wiped"
 """The last step of a release that deleted everything."""
+_NEVER_AGAIN = -1.0
+"""The patience, in seconds, with a request that is not worth a new connection: that would put the agent back."""
 
 
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -65,6 +67,7 @@ def _release(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.provision.admission import begin_clearing, putting
+    from armada.store.running_operations import WIPING
     from armada.sync.context import HostContext
     from armada.sync.release.judge import losses, settle_stopped
     from armada.sync.release.second_look import see_ground
@@ -104,8 +107,10 @@ def _release(options: argparse.Namespace) -> int:
             ground = see_ground(session)
             items, _ = judge(ground, None)
             lost = losses(items)
-        wiped = _wipe(there_now, ground) if wipes_now and not lost else None
-        if wiped is not None and recorded is not None:
+        wiped = None
+        if wipes_now and not lost and recorded is not None:
+            recorded.step(WIPING)  # the daemon leaves the host alone from now on: its next look would undo this
+            wiped = _wipe(there_now, ground)
             recorded.step(WIPED)
     if options.json:
         print_json(_as_json(host, safe=not lost, items=[dataclasses.asdict(item) for item in items], wiped=wiped))
@@ -209,7 +214,6 @@ def _say_wiped(host: Host, by: Operation, reporter: Reporter, *, as_json: bool) 
 
 def _drain(context: Context, session: HostSession, progress: Progress) -> None:
     """Sync every run of the host that this home knows; what does not come is in the verdict afterwards."""
-    from armada.errors import ArmadaError, HostUnreachable
     from armada.store import runs
     from armada.sync.context import SyncContext
     from armada.sync.release.judge import runs_there
@@ -244,22 +248,35 @@ def _ask(session: HostSession) -> None:
 
 
 def _wipe(context: HostContext, ground: Ground) -> list[str]:
-    """Delete everything that was judged; the host refuses if it has anything else by now."""
+    """Delete everything that was judged; the host refuses if it has anything else by now.
+
+    Raises:
+        Conflict: The host refused.
+        OutcomeUnknown: It did not answer.
+        ArmadaError: It could not delete everything.
+    """
+    from armada.protocol.host import ForgetWipe
     from armada.store import checkpoints, run_sync, runs
     from armada.store import hosts as host_records
     from armada.sync.release.second_look import wipe_of
 
-    there, session = set(ground.listed.submissions), context.session
-    host_records.mark_released(context.database, session.host.name, time.time())  # or the daemon's next look undoes it
+    database, session, there = context.database, context.session, set(ground.listed.submissions)
     try:
         answered = session.call(wipe_of(context, ground), timeout_s=900.0)
-    except Conflict:  # somebody uses it, so it is watched as before
-        host_records.mark_released(context.database, session.host.name, None)
+    except (HostUnreachable, UnexpectedAnswer) as error:
+        what = f"it is unknown whether everything of armada's was deleted there: {error.message}"
+        raise OutcomeUnknown(what, hint="run the same command again: it checks that", host=session.host.name) from error
+    except ArmadaError:  # something is there: after an earlier wipe, too, it is watched again
+        host_records.mark_released(database, session.host.name, None)
         raise
-    if answered.root is not None:
-        runs.mark_wiped(context.database, session.host.name, answered.root)
-    for run in runs.every(context.database, host=session.host.name):
+    gone = sorted({*ground.wiped, *([answered.root] if answered.root is not None else [])})
+    for root in gone:
+        runs.mark_wiped(database, session.host.name, root)
+    for run in runs.every(database, host=session.host.name):
         if run.run_id in there or (run.wiped_root is not None and run.wiped_root == run.root_id):
-            checkpoints.record_outbox(context.database, run.run_id, [])  # others may be on a root that is away
-            run_sync.nothing_is_left(context.database, [run.run_id])
+            checkpoints.record_outbox(database, run.run_id, [])  # others may be on a root that is away
+            run_sync.nothing_is_left(database, [run.run_id])
+    host_records.mark_released(database, session.host.name, time.time())
+    with contextlib.suppress(ArmadaError), session.patient(_NEVER_AGAIN):  # a small file stays where this fails
+        session.call(ForgetWipe(roots=tuple(gone)))
     return list(answered.removed)

@@ -277,8 +277,8 @@ SHAPES: Fields = {
     },
     "recover": {
         **_FORMAT, "dry_run": BOOL, "store": STR, "problems": [STR], "kept_as": STR_, "salvaged": OBJ, "hosts": [OBJ],
-        "runs_from_home": [STR], "recognised": [STR], "known_before": INT, "wrong": [{"path": STR, "why": STR}], "gone": [STR],
-        "sweeps": [STR],
+        "runs_from_home": [STR], "recognised": [STR], "known_before": INT, "wrong": [{"path": STR, "why": STR}],
+        "unreadable": [{"path": STR, "why": STR}], "gone": [STR], "sweeps": [STR],
     },
     "data show": {
         **_FORMAT, "experiment": STR, "task": STR, "host": STR_, "unit": STR, "why": STR_, "notes": [STR], "max_length": INT,

@@ -40,8 +40,18 @@ class HostChange:
         return "".join(difflib.unified_diff(before, after, name, name, n=1))
 
 
-def add_host(home: HomePaths, host: Host) -> None:
+def _nothing() -> None:
+    pass
+
+
+def add_host(home: HomePaths, host: Host, *, first: Callable[[], None] = _nothing) -> None:
     """Write a host into the user's hosts.yaml.
+
+    Args:
+        home: Whose file.
+        host: The host.
+        first: What else is kept of a host by its name, such as its keys. It is called right before the file is written,
+            under the file's lock, and only if no other host has the name.
 
     Raises:
         Conflict: One of that name is there.
@@ -50,12 +60,10 @@ def add_host(home: HomePaths, host: Host) -> None:
 
     def add(text: str, hosts: dict[str, Host]) -> str:
         if host.name in hosts:
-            raise Conflict(
-                f"there is already a host {host.name} already", hint=f"armada hosts rm {host.name}, or another name"
-            )
+            raise Conflict(f"there is a host {host.name} already", hint=f"armada hosts rm {host.name}, or another name")
         return with_entry(text, host)
 
-    _edit(home.hosts_file, add, lambda hosts: {**hosts, host.name: host})
+    _edit(home.hosts_file, add, lambda hosts: {**hosts, host.name: host}, first=first)
 
 
 def changed_host(host: Host, settings: Mapping[str, object]) -> Host:
@@ -139,6 +147,8 @@ def _edit(
     file: Path,
     change: Callable[[str, dict[str, Host]], str],
     expected: Callable[[dict[str, Host]], dict[str, Host]],
+    *,
+    first: Callable[[], None] = _nothing,
 ) -> None:
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked(file.with_name(".hosts.yaml.lock")):
@@ -146,6 +156,7 @@ def _edit(
         hosts = _hosts_in(before, file)
         after = change(before, hosts)
         _compare(after, file, expected(hosts))
+        first()
         write_atomically(file.resolve(), after)  # a link to somebody's dotfiles stays a link
 
 

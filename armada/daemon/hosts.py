@@ -11,6 +11,7 @@ from armada.config.hosts import LOCAL, PROJECT_FILE, Host, hosts_of
 from armada.errors import ConfigError
 from armada.foundation.sanitize import sanitize_line
 from armada.store import hosts as records
+from armada.store.running_operations import being_wiped
 
 if TYPE_CHECKING:
     from armada.paths import HomePaths
@@ -33,9 +34,9 @@ class KnownHosts:
         return tuple(self._troubles.values())
 
     def read(self, database: Database) -> dict[str, Host]:
-        """Return every host by name, except released ones. The user's own hosts override a project's."""
+        """Return every host by name, except those that were or are being wiped. The user's own hosts override a project's."""
         known = records.every(database)
-        released = {record.name for record in known if record.released_at is not None}
+        released = {record.name for record in known if record.released_at is not None} | being_wiped(database)
         hosts = self._configured({Path(record.origin) for record in known if record.origin})
         return {name: host for name, host in hosts.items() if name not in released}
 

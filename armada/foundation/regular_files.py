@@ -30,6 +30,14 @@ def open_regular(path: Path) -> BufferedReader:
     return os.fdopen(descriptor, "rb")
 
 
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENXIO})
+
+
+def is_absence(error: OSError) -> bool:
+    """Whether an error of `open_regular` says that no regular file is there; any other says nothing about its bytes."""
+    return error.errno in _ABSENT
+
+
 @contextlib.contextmanager
 def open_parent(top: Path, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
     """Open the folder of a file, one folder at a time, without following a link.

@@ -76,6 +76,8 @@ def record_of(plan: Plan) -> LaunchRecord:
         price_per_hour=plan.host.price_per_hour,
         prices=_price(plan),
         is_box=plan.host.batch is None,
+        secrets=tuple(plan.spec.job.secrets),
+        sync=dict(plan.spec.sync) if plan.spec.sync is not None else None,
     )
 
 

@@ -21,7 +21,7 @@ from armada.verdicts.state import NOT_ON_HOST
 from armada.verdicts.states import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from armada.rpc.session import HostSession
     from armada.store.database import Database
@@ -55,6 +55,7 @@ def resume_run(
     run: Run,
     *,
     permits: Permits = NOTHING,
+    confirmed: Collection[str] = (),
     unattended: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Run:
@@ -65,6 +66,7 @@ def resume_run(
         session: A session with the run's host.
         run: The run, as it was when the user requested the resume.
         permits: What the bundled trainer may do that it otherwise refuses.
+        confirmed: The secrets that its host may have although only the host says that the run needs them.
         unattended: No user is present whose environment has the secrets: those of the lost submission must still be on
             the host.
         say: Called with the name of the process that already resumes it, if there is a wait.
@@ -73,7 +75,8 @@ def resume_run(
         The updated run.
 
     Raises:
-        Conflict: It has not ended, it succeeded, it never reached its host, or another armada resumed it meanwhile.
+        Conflict: It has not ended, it succeeded, it never reached its host, another armada resumed it meanwhile, or its
+            host asks for secrets that nobody confirmed.
         NotFound: Its host has no records of it.
         UsageError: A secret that it needs is not in home's environment, or it is no training that takes `permits`.
         OutcomeUnknown: The link broke during the submission, or its supervisor has not started yet. The same command
@@ -87,10 +90,18 @@ def resume_run(
                 f"{run.run_id} was just resumed by another armada and is {known.state}; nothing was started twice",
                 hint=f"armada logs -f {run.run_id}",
             )
-        return _resume(database, session, known, permits, unattended=unattended)
+        return _resume(database, session, known, permits, confirmed, unattended=unattended)
 
 
-def _resume(database: Database, session: HostSession, run: Run, permits: Permits, *, unattended: bool) -> Run:
+def _resume(
+    database: Database,
+    session: HostSession,
+    run: Run,
+    permits: Permits,
+    confirmed: Collection[str],
+    *,
+    unattended: bool,
+) -> Run:
     observe(database, session, [run])
     run = runs.find(database, run.run_id)
     # Its host has the claim of an earlier resume that nothing has started yet. The same number starts once, however often.
@@ -100,7 +111,7 @@ def _resume(database: Database, session: HostSession, run: Run, permits: Permits
     if unattended:
         request = SubmitRun(run_id=run.run_id, submission=submission, keep_secrets=True)
     else:
-        secrets = _secrets(database, run) | permits.variables(submission)
+        secrets = _secrets(database, run, confirmed) | permits.variables(submission)
         request = SubmitRun(run_id=run.run_id, submission=submission, secrets=secrets)
     # Record this before the host can learn of it: whatever breaks from here on, the run is polled again, and synced to
     # its end. First the state: a sync that happens in between must not count as the final one.
@@ -215,9 +226,39 @@ def _refuse(database: Database, run: Run, permits: Permits, *, is_claimed: bool)
         raise Conflict(f"{run.run_id} is {run.state}, so there is nothing to resume", hint=f"armada show {run.run_id}")
 
 
-def _secrets(database: Database, run: Run) -> dict[str, str]:
-    job = recorded_spec(runs.spec(database, run.run_id)).job
-    names = (job.secrets or ()) if job is not None else ()
+def unconfirmed_secrets(database: Database, run: Run, confirmed: Collection[str]) -> Conflict | None:
+    """Return why the environment of this shell is not sent to a run's host yet; None if all that it asks for may be sent.
+
+    Args:
+        database: The store.
+        run: The run. Where `armada recover` found it on its host, only home's own record of its launch counts.
+        confirmed: The names that a person allows.
+
+    Raises:
+        UsageError: The run does not ask for one of these.
+    """
+    spec = recorded_spec(runs.spec(database, run.run_id))
+    if others := sorted(set(confirmed).difference(spec.secrets)):
+        known = ", ".join(spec.secrets) or "none"
+        raise UsageError(
+            sanitize_line(f"{run.run_id} does not ask for {', '.join(others)}", 500),
+            hint=sanitize_line(f"the secrets that it asks for: {known}", 500),
+        )
+    asked = [name for name in spec.unconfirmed_secrets if name in spec.secrets and name not in confirmed]
+    if not asked:
+        return None
+    what = (
+        f"{run.run_id} was found by armada recover, and only its host, {run.host}, says that it needs these variables"
+        f" of your environment: {', '.join(asked)}"
+    )
+    again = f"armada resume {run.run_id} --secrets {shlex.quote(','.join(asked))}"
+    return Conflict(sanitize_line(what, 1000), hint=sanitize_line(f"to send their values to {run.host}: {again}", 1000))
+
+
+def _secrets(database: Database, run: Run, confirmed: Collection[str]) -> dict[str, str]:
+    if (refusal := unconfirmed_secrets(database, run, confirmed)) is not None:
+        raise refusal
+    names = recorded_spec(runs.spec(database, run.run_id)).secrets
     if missing := [name for name in names if not os.environ.get(name)]:
         raise UsageError(
             f"{', '.join(missing)} is not set in this shell, and {run.run_id} needs it",

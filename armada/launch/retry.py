@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
 from armada.foundation.sanitize import sanitize_line
+from armada.home import launched_by, own
 from armada.launch.service import retry
 from armada.monitor.observe import ask_about, observe
 from armada.store import runs
 from armada.store.queries.former_runs import failed_with
 from armada.store.queries.stopped_cells import is_of_stopped_sweep
-from armada.verdicts.again import announces, may_have_succeeded
+from armada.verdicts.again import announces, is_copied, may_have_succeeded
 
 if TYPE_CHECKING:
     from armada.rpc.session import HostSession
@@ -31,6 +32,11 @@ RECENT_S = 86_400.0
 """Seconds: a run that was lost longer ago is left to the user."""
 
 NOT_SEEN = "armada does not resume it automatically: it may have succeeded, because its exit code was not recorded. Read its log;"
+
+COPIED = (
+    "armada does not resume it automatically: this home is a copy of the one that launched it, and it may run there."
+    " If it does not,"
+)
 
 AGAIN_S = 600.0
 """Seconds until the retry after a temporary problem, such as a full disk on the host; a refusal is not retried."""
@@ -88,6 +94,8 @@ class Retries:
         words = f"{run.reason}: retry {run.submission} of {retries}"
         if not _is_same(known := _now(database, run), run):
             return _goes_on(known, run)  # somebody was faster while the runs before it took their time
+        if self._is_of_original(database, run):
+            return self._leave(database, run, words, f"{COPIED} `armada resume {run.run_id} --other-home` runs it here")
         evidence = ask_about(self._session, run).run.evidence
         is_announcing = announces(runs.spec(database, run.run_id))
         rebooted = evidence is not None and evidence.rebooted
@@ -105,12 +113,21 @@ class Retries:
                 self._not_before[run.run_id, run.submission] = now + AGAIN_S
                 return False
         if may_have_succeeded(said, run.reason, is_announcing=is_announcing, rebooted=rebooted):
-            self._not_before[run.run_id, run.submission] = float("inf")
-            told = f"{NOT_SEEN} `armada resume {run.run_id}` runs it again"
-            _say(database, run, told)
-            log.info("%s: %s: %s", run.run_id, words, told)
-            return False
+            return self._leave(database, run, words, f"{NOT_SEEN} `armada resume {run.run_id}` runs it again")
         return self._submit(database, run, words, now)
+
+    def _is_of_original(self, database: Database, run: Run) -> bool:
+        """Whether a run is on this machine, and was launched by the home of which this one is a copy."""
+        host, launcher = self._session.host, launched_by(runs.spec(database, run.run_id))
+        is_within = host.local and host.root is None  # another root was not copied with the home
+        return launcher is not None and is_copied(launcher.id, own(self._session.home).id, is_within=is_within)
+
+    def _leave(self, database: Database, run: Run, words: str, told: str) -> bool:
+        """Leave a run to the user, and say why."""
+        self._not_before[run.run_id, run.submission] = float("inf")
+        _say(database, run, told)
+        log.info("%s: %s: %s", run.run_id, words, told)
+        return False
 
     def _submit(self, database: Database, run: Run, words: str, now: float) -> bool:
         try:

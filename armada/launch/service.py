@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import secrets
@@ -35,7 +36,7 @@ from armada.store.running_operations import operation
 from armada.sync.checkpoints.selection import choose_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Collection, Container, Sequence
     from pathlib import Path
 
     from armada.config.tasks.experiment import Experiment
@@ -215,8 +216,10 @@ def _say_former(progress: Progress, run: Run, host: str, *, started: bool) -> No
         progress.stage("continues", f"{run.run_id}, whose launch was interrupted before anything reached {host}")
 
 
-def resume(order: Order, run: Run, caller: Caller, permits: Permits = NOTHING) -> Run:
-    """Submit a failed or cancelled run again, as a recorded operation.
+def resume(
+    order: Order, run: Run, caller: Caller, permits: Permits = NOTHING, *, confirmed: Collection[str] = ()
+) -> Run:
+    """Submit a failed or cancelled run again, as a recorded operation. `confirmed` as in `armada.launch.resume.resume_run`.
 
     Raises:
         Conflict: It cannot be resumed, or another armada resumed it, or released or removed the host meanwhile.
@@ -225,7 +228,8 @@ def resume(order: Order, run: Run, caller: Caller, permits: Permits = NOTHING) -
     database, progress = order.database, caller.progress
     with operation(database, kind="resume", run_id=run.run_id, host=run.host, argv=caller.argv):
         admit(database, order.home, caller.project, order.session.host)
-        return resume_run(database, order.session, run, permits=permits, say=lambda who: progress.stage("waiting", who))
+        say = functools.partial(progress.stage, "waiting")
+        return resume_run(database, order.session, run, permits=permits, confirmed=confirmed, say=say)
 
 
 def retry(database: Database, session: HostSession, run: Run, words: str) -> Run:

@@ -25,6 +25,7 @@ from armada.protocol.message import (
     UnsaidOrNull,
 )
 from armada.protocol.records import Identity
+from armada.protocol.runs import Done
 
 
 class Disk(Message):
@@ -171,7 +172,8 @@ class WipeRoot(Request[Wiped]):
     """Delete all of armada's files on a host.
 
     `root`: the id of the root that home judged. `runs`: the runs that it judged there. The host refuses if it has another
-    root, or a run that is not among them, or more of a run than is told of it.
+    root, or a run that is not among them, or more of a run than is told of it. If `root` was wiped there already, and no
+    run came since, the host answers as before: the first answer was lost.
     """
 
     method = "host.wipe"
@@ -179,3 +181,11 @@ class WipeRoot(Request[Wiped]):
     home: OrMissing[AskingHome] = None
     root: OrMissing[RootId] = None
     runs: OrMissing[Many[JudgedRun]] = None
+
+
+class ForgetWipe(Request[Done]):
+    """Say that this home has recorded the wipes of `roots`: the host then deletes what told of them, unless others need it."""
+
+    method = "host.forget_wipe"
+    answer = Done
+    roots: Many[RootId]

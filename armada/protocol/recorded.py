@@ -182,6 +182,12 @@ class RecordedSweep(Message):
     values: Unsaid[dict[str, object]] = None
 
 
+class RecordedAdoption(Message):
+    """What does not count of a plan that `armada recover` found on a host: see `armada.verdicts.adoption`."""
+
+    unconfirmed_secrets: Unsaid[Fitting[Text]] = None
+
+
 class RecordedSpec(Message):
     """The recorded plan of a run. `watch` is None if the job announces its checkpoints itself, `container` if there was none."""
 
@@ -197,6 +203,17 @@ class RecordedSpec(Message):
     sync: Unsaid[dict[str, object]] = None
     experiment: Unsaid[RecordedExperiment] = None
     sweep: Unsaid[RecordedSweep] = None
+    adopted: Unsaid[RecordedAdoption] = None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The variables of home's environment that the job needs."""
+        return tuple((self.job.secrets if self.job is not None else None) or ())
+
+    @property
+    def unconfirmed_secrets(self) -> tuple[str, ...]:
+        """Those of them that only the host names: their values are sent once a person says so."""
+        return tuple((self.adopted.unconfirmed_secrets if self.adopted is not None else None) or ())
 
 
 def recorded_facts(stored: object) -> RecordedFacts:

@@ -93,6 +93,8 @@ class LaunchRecord:
         price_per_hour: What an hour of the host cost at the launch, if that was one price in dollars.
         prices: The price of the host at the launch, as text; at most one.
         is_box: The host was one box, not a batch system.
+        secrets: The names of the variables whose values were sent; None if nobody recorded them.
+        sync: The settings of `sync`; None if nobody recorded them.
     """
 
     armada: str
@@ -106,6 +108,8 @@ class LaunchRecord:
     price_per_hour: float | None = None
     prices: tuple[str, ...] = ()
     is_box: bool = True
+    secrets: tuple[str, ...] | None = None
+    sync: dict[str, Any] | None = None
 
     @property
     def tariff(self) -> Tariff | None:
@@ -178,6 +182,8 @@ def read_record(home: HomePaths, run_id: str) -> LaunchRecord | None:
         price_per_hour=float(price) if isinstance(price, int | float) and not isinstance(price, bool) else None,
         prices=tuple(_texts(value.get("prices"))),
         is_box=value.get("is_box") is not False,
+        secrets=tuple(_texts(value["secrets"])) if isinstance(value.get("secrets"), list) else None,
+        sync=value["sync"] if isinstance(value.get("sync"), dict) else None,
     )
 
 

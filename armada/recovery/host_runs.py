@@ -63,7 +63,7 @@ def read_host(
     added: list[str] = []
     damaged: list[tuple[str, str]] = []
     for entry in _specs(session, unknown):
-        if entry.spec is not None and adopt_spec(database, entry.run_id, entry.spec, host=host):
+        if entry.spec is not None and adopt_spec(database, session.home, entry.run_id, entry.spec, host=host):
             added.append(entry.run_id)
         else:
             damaged.append((entry.run_id, entry.problem or "its spec.json is not valid"))

@@ -13,18 +13,21 @@ from typing import TYPE_CHECKING
 
 from armada.foundation.atomic_write import fsync
 from armada.foundation.progress import TransferProgress
+from armada.foundation.regular_files import is_absence
 from armada.foundation.validation import MOST
 from armada.monitor.look import Folder, Look
 from armada.monitor.observe import record_look
 from armada.paths import RUN_ID
 from armada.protocol.observation import Lines, Observation
+from armada.records.launch_record import read_record
 from armada.store import adopted, checkpoints, files_home, runs
 from armada.sync.checkpoints.manifest import NAME, Manifest
-from armada.sync.checkpoints.published import read_published
+from armada.sync.checkpoints.published import obstacle_of, read_published
 from armada.sync.errors import ManifestRejected
 from armada.sync.outputs.listing import FOLDER
 from armada.sync.transfer.interface import File
 from armada.sync.transfer.staging import has_size
+from armada.verdicts.adoption import Launched, adopted_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,13 +46,17 @@ _PARTS = ("environment", "experiment", "outbox", "project", "scheduler", "sync",
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A checkpoint's folder at home. If it does not match its own records, `manifest` is None and `problem` says why."""
+    """A checkpoint's folder at home. If it does not match its own records, `manifest` is None and `problem` says why.
+
+    `obstacle`: the error of a disk that cannot read it; then nothing else is known of it.
+    """
 
     run_id: str
     place: Path
     manifest: Manifest | None
     files: tuple[File, ...] = ()
     problem: str | None = None
+    obstacle: OSError | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -71,14 +78,28 @@ def find(home: HomePaths, run_id: str) -> Iterator[Published]:
         try:
             digest = hashlib.sha256((place / NAME).read_bytes()).hexdigest()
             manifest, files = read_published(place, digest)
+            missing = [file for file in files if not _has_size(place, file)]
         except (OSError, ManifestRejected) as error:
-            yield Published(run_id, place, None, problem=f"its {NAME} cannot be used: {error}")
+            obstacle = obstacle_of(error) if isinstance(error, ManifestRejected) else error
+            if obstacle is not None and not is_absence(obstacle):
+                yield Published(run_id, place, None, obstacle=obstacle)
+            else:
+                yield Published(run_id, place, None, problem=f"its {NAME} cannot be used: {error}")
             continue
-        missing = [file for file in files if not has_size(place, file)]
         problem = f"{missing[0].path} is missing or has another size" if missing else None
         if manifest.step != step:
             problem = f"its {NAME} belongs to step {manifest.step}"
         yield Published(run_id, place, manifest, tuple(files), problem)
+
+
+def _has_size(place: Path, file: File) -> bool:
+    """Whether a file has its size. Raises OSError if its disk does not say."""
+    try:
+        (place / file.path).lstat()
+    except OSError as error:
+        if not is_absence(error):
+            raise
+    return has_size(place, file)
 
 
 class Reader:
@@ -99,7 +120,11 @@ class Reader:
         """What `stat` showed of each file before it was read."""
 
     def first_wrong(self, found: Published) -> File | None:
-        """Return the first file whose content does not match the manifest, or None."""
+        """Return the first file whose content does not match the manifest, or None.
+
+        Raises:
+            OSError: The disk cannot read one: nothing is known of its content.
+        """
         for file in found.files:
             self._progress(f"{found.run_id} {found.place.name}", self._so_far())
             if self._hash(found.place / file.path) != file.sha256:
@@ -114,8 +139,10 @@ class Reader:
                 key = (stat.st_dev, self.seen[path])
                 if key not in self._known:
                     self._known[key] = hashlib.file_digest(stream, "sha256").hexdigest()
-        except OSError:
-            return None  # a disk with read errors
+        except OSError as error:
+            if is_absence(error):
+                return None
+            raise
         self._done_bytes += stat.st_size
         return self._known[key]
 
@@ -179,7 +206,7 @@ def adopt_run(database: Database, home: HomePaths, run_id: str) -> bool:
     """
     folder = home.run(run_id) / FOLDER
     spec = _read_object(folder / "spec.json")
-    if spec is None or not adopt_spec(database, run_id, spec, host=None):
+    if spec is None or not adopt_spec(database, home, run_id, spec, host=None):
         name = run_id.rpartition("-")[0] or run_id
         made = _made_at(home.run(run_id))
         return spec is None and adopted.adopt(
@@ -189,11 +216,12 @@ def adopt_run(database: Database, home: HomePaths, run_id: str) -> bool:
     return True
 
 
-def adopt_spec(database: Database, run_id: str, spec: dict[str, object], *, host: str | None) -> bool:
+def adopt_spec(database: Database, home: HomePaths, run_id: str, spec: dict[str, object], *, host: str | None) -> bool:
     """Record a run by its plan.
 
     Args:
         database: The store.
+        home: What it has of the run decides how much of the plan counts (`armada.verdicts.adoption`).
         run_id: The name of the run's folder. A plan of another run is refused.
         spec: The plan.
         host: The host on which it was found; None takes the host that the plan names.
@@ -212,8 +240,12 @@ def adopt_spec(database: Database, run_id: str, spec: dict[str, object], *, host
     except (ValueError, OverflowError):
         created_at = time.time()
     created_at = created_at if 0 <= created_at <= time.time() + _DAY_S else time.time()
+    kept = read_record(home, run_id)
+    launched = Launched(kept.secrets, kept.sync) if kept is not None else Launched()
+    has_checkpoints = any(_FOLDER.fullmatch(path.name) for path in _folders(home.checkpoints(run_id)))
+    plan = adopted_plan(spec, launched, has_checkpoints=has_checkpoints)
     return adopted.adopt(
-        database, run_id=run_id, name=name, host=place, task=task[:40], spec=spec, created_at=created_at
+        database, run_id=run_id, name=name, host=place, task=task[:40], spec=plan, created_at=created_at
     )
 
 

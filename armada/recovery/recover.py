@@ -52,7 +52,8 @@ class Recovery:
     """What the recovery found and did.
 
     `salvaged`: rows of the damaged store by table. `recognised`: checkpoints at home that the store did not know.
-    `wrong`: folders with wrong content, each with the reason and its new name. `gone`: checkpoints that are recorded
+    `wrong`: folders with wrong content, each with the reason and its new name. `unreadable`: folders that their disk cannot
+    read, with the reason; they stay as they are. `gone`: checkpoints that are recorded
     but missing. `sweeps`: those that go on without their settings, which only the lost store had.
     """
 
@@ -65,6 +66,7 @@ class Recovery:
     already: int = 0
     gone: list[Path] = field(default_factory=list)
     wrong: list[tuple[Path, str]] = field(default_factory=list)
+    unreadable: list[tuple[Path, str]] = field(default_factory=list)
     sweeps: list[str] = field(default_factory=list)
 
 
@@ -249,15 +251,21 @@ def _read_home(
                 published.record(database, found, reader if read_data else None)
                 recovery.recognised.append(found)
                 progress.stage("home", f"{found.run_id} {found.place.name}")
+            elif isinstance(problem, OSError):  # nothing is known of its bytes: it may be the only copy
+                recovery.unreadable.append((found.place, problem.strerror or str(problem)))
+                progress.stage("unreadable", f"{found.place}: {problem.strerror}; it stays as it is")
             else:
                 place = found.place if dry_run else published.put_aside(found)
                 recovery.wrong.append((place, problem))
                 progress.stage("wrong", f"{place}: {problem}")
 
 
-def _problem_of(found: Published, reader: published.Reader, *, read_data: bool) -> str | None:
-    """Say what is wrong with a checkpoint at home; None: nothing, as far as it was read."""
-    if found.problem is not None or not read_data:
-        return found.problem
-    wrong = reader.first_wrong(found)
+def _problem_of(found: Published, reader: published.Reader, *, read_data: bool) -> str | OSError | None:
+    """Say what is wrong with a checkpoint at home, or why its disk cannot read it; None: nothing, as far as it was read."""
+    if found.obstacle is not None or found.problem is not None or not read_data:
+        return found.obstacle or found.problem
+    try:
+        wrong = reader.first_wrong(found)
+    except OSError as error:
+        return error
     return f"{wrong.path} does not match its manifest" if wrong is not None else None

@@ -34,6 +34,8 @@ WRITE_EVERY_S = 0.5
 """Progress is written at most once in this many seconds; a new step is written at once."""
 
 DAY_S = 86_400.0
+WIPING = "wiping"
+"""The step of a release in which its host deletes everything."""
 BY = "ARMADA_BY"
 """The environment variable with which a program that starts commands says what it is; operations record it."""
 
@@ -170,6 +172,12 @@ def being_launched(database: Database) -> set[str | None]:
     found = {each.run_id for each in records.running(database) if is_alive(each)}
     cells = "SELECT run_id FROM runs WHERE sweep = ?"
     return found | {row["run_id"] for each in found for row in database.connection.execute(cells, (each,))}
+
+
+def being_wiped(database: Database) -> set[str]:
+    """Return the hosts on which a living release deletes everything. Any connection would put the agent back there."""
+    running = [each for each in records.running(database) if each.kind == "release" and each.step == WIPING]
+    return {each.host for each in running if each.host is not None and is_alive(each)}
 
 
 def broken(database: Database) -> list[Operation]:

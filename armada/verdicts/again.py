@@ -49,3 +49,16 @@ def may_have_succeeded(said: object, reason: str | None, *, is_announcing: bool,
     if reason == "supervisor_lost" and rebooted and not is_announcing:
         return True  # the run was lost before the reboot, so the reboot proves nothing about its end
     return said is not False
+
+
+def is_copied(launcher: str, home: str, *, is_within: bool) -> bool:
+    """Whether a home has only a copy of a run, which may go on in the home that launched it.
+
+    What a copy of a run's folder shows is no evidence: the supervisor of the original writes its end elsewhere.
+
+    Args:
+        launcher: The id of the home that launched the run.
+        home: The id of the home that asks. A copy of a home gets an id of its own.
+        is_within: The run's folder lies within the home, and so is copied with it.
+    """
+    return is_within and launcher != home

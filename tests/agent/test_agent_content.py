@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from armada_agent.provision.content import find_problem
 
 from tests.agent.conversation import Conversation, Host, Refused
 
@@ -71,6 +73,22 @@ def test_the_order_of_a_manifest_does_not_matter(this_host: Host) -> None:
     stage(this_host, sha)
     this_host.call("content.publish", kind="code", sha=sha, manifest=manifest[::-1])
     assert this_host.call("content.check", kind="code", sha=sha)["present"] is True
+
+
+def test_a_file_that_the_disk_refuses_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux tells a failed write once; a second look would find the right bytes in the cache, and no error."""
+
+    def refuse(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    arrived = tmp_path / "model"
+    arrived.write_bytes(b"weights")
+    sha256 = hashlib.sha256(b"weights").hexdigest()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        with pytest.raises(OSError, match="Input/output"):
+            find_problem(str(arrived), 7, sha256)
+    assert find_problem(str(arrived), 7, sha256) == "is missing"
 
 
 def damage_bytes(staging: Path) -> None:

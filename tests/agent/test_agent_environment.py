@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from armada_agent.foundation import files
+from armada_agent.foundation.session import Call, Session
 from armada_agent.provision import environment, pip_configuration, uv
 
 from tests.agent.conversation import Conversation, Host, Refused
@@ -186,6 +189,41 @@ def test_a_disk_that_is_full_midway_is_said_and_the_next_build_begins_anew(
     assert host.call("environment.status", keys=["own-1"]) == {"own-1": "partial"}
     full.unlink()
     assert host.call("environment.ensure", key="own-1", **wanted)["freeze"] == "tiny==1.0"
+
+
+@pytest.mark.fault("a host's disk fails right after an environment was built", "it does not count as ready")
+@pytest.mark.parametrize("has_syncfs", [True, False])
+def test_an_environment_is_on_the_disk_before_it_counts_as_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_syncfs: bool
+) -> None:
+    call = Call(Session(str(tmp_path / "armada"), "", 1, sys.stdin.buffer, 0), 1)
+    monkeypatch.setattr(call, "progress", lambda *_: None)
+    folder, flushed = Path(call.root, "envs", "own-1"), []
+
+    def do(_build: object, _argv: object, aloud: bool = True) -> list[str]:
+        folder.mkdir(parents=True, exist_ok=True)
+        return ["3.11.1"] if not aloud else []
+
+    def flush(what: object) -> None:
+        flushed.append(what)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(uv, "obtain", lambda *_: "uv")
+    monkeypatch.setattr("armada_agent.provision.environment._Build._do", do)
+    if has_syncfs:
+        monkeypatch.setattr(files, "_syncfs", flush)
+    else:
+        monkeypatch.setattr(files, "_syncfs", lambda _descriptor: False)
+        monkeypatch.setattr(files, "fsync_tree", flush)
+    with pytest.raises(OSError, match="Input/output error"):
+        environment.ensure(call, {"key": "own-1", "requirements": "tiny\n", "python": "python3"})
+    assert len(flushed) == 1
+    assert (folder.is_dir(), (folder / "READY").exists()) == (True, False)
+
+
+def test_a_whole_disk_is_flushed(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    files.fsync_disk(str(tmp_path))
 
 
 def test_extra_indexes_mean_what_they_mean_to_pip(

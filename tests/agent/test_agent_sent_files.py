@@ -252,8 +252,9 @@ def test_a_checkpoint_with_a_folder_that_cannot_be_read_is_not_whole(
         finishing._hash_all(place)  # noqa: SLF001
 
 
-def test_a_file_that_may_not_be_read_holds_up_no_other(
-    make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE])
+def test_a_file_that_cannot_be_read_holds_up_no_other(
+    make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     run = make()
     run.put("a", "1")
@@ -262,7 +263,7 @@ def test_a_file_that_may_not_be_read_holds_up_no_other(
 
     def open_file(paths: RunPaths, path: object) -> int:
         if path == "work/a":
-            raise PermissionError(13, "Permission denied", path)
+            raise OSError(number, os.strerror(number), path)
         return int(read(paths, path))
 
     monkeypatch.setattr(readable_files, "open_file", open_file)

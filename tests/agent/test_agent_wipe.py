@@ -13,9 +13,10 @@ import pytest
 from armada_agent.errors import AgentError
 from armada_agent.foundation import process_identity
 from armada_agent.foundation.session import Call, Session
+from armada_agent.host import roots
 from armada_agent.outbox import homes
 from armada_agent.paths import RunPaths
-from armada_agent.runs.wipe import forget_secrets, wipe
+from armada_agent.runs.wipe import forget_secrets, forget_wipe, wipe
 
 from tests.leftovers import marked_processes
 
@@ -141,3 +142,39 @@ def test_a_wiped_root_tells_other_homes_who_wiped_it_and_is_gone_otherwise(call:
     told = json.loads(Path(call.root, "root.json").read_text())
     assert [(each["root"], each["by"]) for each in told["wiped"]] == [(answer["root"], "ann@laptop")]
     assert wipe(call, {"home": LAPTOP})["left"] == ["root.json"]  # what was told stays
+
+
+@pytest.mark.fault("the answer to a wipe is lost, and the home asks again", "it gets the same answer, not a conflict")
+def test_a_wipe_whose_answer_was_lost_is_answered_again(call: Call) -> None:
+    make(call, "wiped-1", DEAD, "failed")
+    request: dict[str, Any] = {
+        "home": LAPTOP,
+        "root": roots.identify(call.root),
+        "runs": [{"run_id": "wiped-1", "submission": 1}],
+    }
+    assert "runs" in wipe(call, request)["removed"]
+    Path(call.root, "agent").mkdir(parents=True)  # the new connection puts the agent there again
+    again = wipe(call, request)
+    assert (again["removed"], again["root"], again["left"]) == (["agent"], request["root"], ["root.json"])
+    assert request["root"] in roots.former_ids(call.root)
+    assert forget_wipe(call, {"roots": [request["root"]]}) == {}
+    assert not Path(call.root).exists()
+
+
+def test_a_root_that_was_wiped_and_has_runs_by_now_is_another_one(call: Call) -> None:
+    request: dict[str, Any] = {"home": LAPTOP, "root": roots.identify(call.root), "runs": []}
+    wipe(call, request)
+    run = make(call, "wiped-1", DEAD, "failed")
+    with pytest.raises(AgentError, match="another root is here than the one that was checked"):
+        wipe(call, request)
+    forget_wipe(call, {"roots": [request["root"]]})
+    assert (Path(run.state).exists(), roots.former_ids(call.root)) == (True, [])
+
+
+def test_what_other_homes_need_of_a_wipe_stays_when_the_asker_has_its_answer(call: Call) -> None:
+    homes.register(make(call, "wiped-1", DEAD, "failed"), DESKTOP)
+    homes.forget(call, {"home": LAPTOP, "forget": DESKTOP["id"]})
+    first = wipe(call, {"home": LAPTOP, "root": roots.identify(call.root)})["root"]
+    second = wipe(call, {"home": LAPTOP, "root": roots.identify(call.root)})["root"]
+    forget_wipe(call, {"roots": [first, second]})
+    assert roots.former_ids(call.root) == [first]

@@ -13,7 +13,7 @@ import pytest
 from armada_agent.errors import AgentError
 from armada_agent.foundation import deletion, files
 from armada_agent.foundation.session import Call
-from armada_agent.host import roots
+from armada_agent.host import roots, set_aside
 from armada_agent.outbox import homes
 from armada_agent.paths import RunPaths
 from armada_agent.runs import folders, observation, submissions
@@ -224,6 +224,23 @@ def test_two_wipes_of_a_root_follow_one_another(call: Call, monkeypatch: pytest.
     with pytest.raises(AgentError, match="another armada is deleting everything below"):
         wipe(call, {})
     assert there(call) == ["wiped-1"]
+
+
+def test_a_wipe_that_waited_for_another_one_holds_the_lock_that_others_see(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = files.lock
+
+    def after_the_other(path: str, timeout_s: float | None = None) -> int | None:
+        monkeypatch.setattr(files, "lock", take)
+        descriptor = take(path, timeout_s)
+        Path(path).unlink()
+        return descriptor
+
+    monkeypatch.setattr(files, "lock", after_the_other)
+    with set_aside.alone(call.root, 5.0):
+        assert files.is_locked(str(Path(call.root, ".wipe.lock")))
+    assert not files.is_locked(str(Path(call.root, ".wipe.lock")))
 
 
 class TestMountPoint:

@@ -28,6 +28,7 @@ from armada.paths import HomePaths
 from armada.protocol.host import Load
 from armada.store import hosts, notifications, operations, run_sync, runs, telemetry
 from armada.store.database import MIGRATIONS, Database
+from armada.store.running_operations import WIPING, operation
 from armada.sync.context import HostContext
 from armada.sync.runs.report import SyncOutcome
 from armada.sync.schedule.due import Due
@@ -265,6 +266,10 @@ def test_a_broken_project_file_hides_only_its_own_hosts(home: HomePaths, databas
     assert found["desk"].ssh == "desk"
     hosts.mark_released(database, "released", None)
     assert "released" in known.read(database)
+    with operation(database, kind="release", host="desk", argv=["armada"]) as recorded:
+        recorded.step(WIPING)
+        assert "desk" not in known.read(database)
+    assert "desk" in known.read(database)  # nothing says that it was wiped
 
 
 def test_a_host_that_does_not_answer_takes_no_place_of_those_that_do(home: HomePaths, database: Database) -> None:
@@ -368,8 +373,6 @@ def test_while_a_dashboard_is_open_active_hosts_are_looked_at_every_second(home:
 
 
 def test_a_run_that_is_just_being_launched_is_left_to_its_launch(database: Database) -> None:
-    from armada.store.running_operations import operation
-
     runs.insert(database, run_id="x-aaaaaa", name="x", host="box", task="command", experiment=None, spec={})
     with operation(database, kind="launch", argv=["armada"], run_id="x-aaaaaa"):
         assert watcher.watchable(database, "box") == []

@@ -254,8 +254,8 @@ class SimHome:
 
     def resume(self, run_id: str) -> None:
         with self.store() as database:
-            run = runs.find(database, run_id)
-            resume_run(database, self.session(self.world.hosts[run.host]), run)
+            run, asked = runs.find(database, run_id), runs.spec(database, run_id).get("job", {}).get("secrets", ())
+            resume_run(database, self.session(self.world.hosts[run.host]), run, confirmed=asked)
 
     def retry(self, host: SimHost) -> list[str]:
         with self.store() as database:

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from armada.sync.outputs.listing import INDEX
 from armada.sync.transfer.block_writer import BLOCK_BYTES
+from armada.sync.transfer.stream_transfer import Fetcher
 from tests.sync.conftest import Place, random_bytes
 
 
@@ -328,3 +330,31 @@ def test_what_is_in_the_place_of_the_folder_for_what_is_kept_is_named(place: Pla
     assert (place.outputs / "work" / "a.txt").read_text() == "later"
     (place.home.run(place.run_id) / "replaced").unlink()
     assert place.sync().outputs.kept == ("work/a.txt",)
+
+
+@pytest.mark.parametrize("edited", ["edited by a person", "edited"])
+def test_what_a_person_changes_while_others_are_fetched_is_not_recorded_as_it_came(
+    place: Place, monkeypatch: pytest.MonkeyPatch, edited: str
+) -> None:
+    place.create(outputs=["*.txt"])
+    work = place.remote / "work"
+    work.mkdir(exist_ok=True)
+    (work / "a.txt").write_text("origin")
+    place.sync()
+    (place.outputs / INDEX).unlink()  # it is written without fsync: a power cut may take it
+    (work / "b.txt").write_text("more")
+    fetch = Fetcher.fetch
+
+    def meanwhile(self: Fetcher, *words: Any, **more: Any) -> None:
+        (place.outputs / "work" / "a.txt").write_text(edited)
+        fetch(self, *words, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Fetcher, "fetch", meanwhile)
+        outcome = place.sync()
+    assert outcome.outputs.unsettled == ("work/a.txt",)
+    assert "work/b.txt" in outcome.outputs.fetched
+    again = place.sync()
+    assert again.outputs.fetched == ("work/a.txt",)
+    (kept,) = (place.home.run(place.run_id) / "replaced").rglob("a.txt")
+    assert ((place.outputs / "work" / "a.txt").read_text(), kept.read_text()) == ("origin", edited)

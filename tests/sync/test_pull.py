@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from armada.errors import HostUnreachable
+from armada.errors import ArmadaError, HostUnreachable
 from armada.foundation.progress import NullProgress
 from armada.store import checkpoints, runs
 from armada.sync.checkpoints import folders
 from armada.sync.checkpoints.published import PARTIAL
 from armada.sync.checkpoints.selection import choose_checkpoint
+from armada.sync.errors import ManifestRejected
 from armada.sync.runs import pull as pulling
 from armada.sync.runs.pull import Pulled
 from armada.sync.runs.pull import pull as pull_now
@@ -74,6 +75,18 @@ def test_what_was_left_out_and_is_nowhere_any_more_is_said_and_the_rest_stays(pl
     assert "optimizer.pt" in str(pulled.lacking)
     assert (folder / "model").read_bytes() == b"1"
     assert "optimizer.pt" in json.loads((folder / PARTIAL).read_text())["left_out"]
+
+
+@pytest.mark.fault("PARTIAL.json at home is damaged", "a sentence names it, and nothing is fetched or deleted")
+@pytest.mark.parametrize("text", ["{", "[" * 100_000])
+def test_a_list_of_what_was_left_out_that_cannot_be_read_is_named(place: Place, text: str) -> None:
+    place.create(include_optimizer=False)
+    place.save(1, {"model": b"1", **OPTIMIZER})
+    (folder,) = place.sync().published
+    (folder / PARTIAL).write_text(text)
+    with pytest.raises(ManifestRejected, match=r"PARTIAL.json, which names the files left out here, cannot be read"):
+        pull(place, 1)
+    assert (folder / "model").read_bytes() == b"1"
 
 
 def test_a_checkpoint_asked_for_by_name_is_not_deleted_by_the_next_sync(place: Place) -> None:
@@ -138,3 +151,70 @@ def test_a_checkpoint_that_a_sync_deletes_while_the_host_is_away_is_not_said_to_
     deleting_first(place, monkeypatch, 1)
     with pytest.raises(HostUnreachable):
         from_home()
+
+
+def damage(folder: Path) -> Path:
+    """Change a file of a published checkpoint, so that somebody reads it."""
+    model = folder / "model"
+    model.chmod(0o600)
+    model.write_bytes(b"?")
+    return model
+
+
+def test_a_checkpoint_that_is_damaged_at_home_is_repaired_when_it_is_asked_for(place: Place) -> None:
+    place.create()
+    place.save(1, {"model": b"1", "tok": b"t"})
+    (folder,) = place.sync().published
+    model = damage(folder)
+    assert pull(place, 1).repaired
+    assert model.read_bytes() == b"1"
+    assert pull(place, 1) == Pulled((), 0, 1)
+
+
+def test_a_checkpoint_that_nobody_read_is_read_when_it_is_asked_for(place: Place) -> None:
+    place.create()
+    place.save(1, {"model": b"1"})
+    (folder,) = place.sync().published
+    model = damage(folder)
+    (known,) = checkpoints.of_run(place.database, place.run_id)
+    checkpoints.mark_trouble(place.database, place.run_id, known.digest, checkpoints.UNREAD)
+    assert pull(place, 1).repaired
+    assert model.read_bytes() == b"1"
+    (known,) = checkpoints.of_run(place.database, place.run_id)
+    assert known.is_good_home
+
+
+def test_a_checkpoint_that_stays_damaged_is_not_called_home(place: Place) -> None:
+    place.create()
+    digest = place.save(1, {"model": b"1", "tok": b"t"})
+    (folder,) = place.sync().published
+    damage(folder)
+    (place.remote / "outbox" / digest / "model").unlink()
+    with pytest.raises(ArmadaError, match="is damaged, and could not be repaired"):
+        pull(place, 1)
+
+
+@pytest.mark.parametrize("word", ["1", None])
+def test_a_damaged_checkpoint_is_not_called_home_while_its_host_is_away(place: Place, word: str | None) -> None:
+    place.create()
+    place.save(1, {"model": b"1"})
+    (folder,) = place.sync().published
+    place.end()
+    place.sync()
+    run, why = runs.find(place.database, place.run_id), HostUnreachable("no route")
+    damage(folder)
+    with pytest.raises(HostUnreachable, match=r"checkpoint-1 .*is damaged at home.*: no route"):
+        pulling.pull_from_home(place.database, place.home, run, word, why, NullProgress())
+
+
+def test_a_damaged_list_of_what_was_left_out_is_no_traceback_and_is_repaired(place: Place) -> None:
+    place.create(include_optimizer=False)
+    place.save(1, {"model": b"1", **OPTIMIZER})
+    (folder,) = place.sync().published
+    (folder / PARTIAL).write_text("{")
+    run, why = runs.find(place.database, place.run_id), HostUnreachable("no route")
+    with pytest.raises(HostUnreachable, match="is damaged at home"):
+        pulling.pull_from_home(place.database, place.home, run, "1", why, NullProgress())
+    assert pull(place, 1).repaired
+    assert not (folder / PARTIAL).exists()
+    assert {name: (folder / name).read_bytes() for name in OPTIMIZER} == OPTIMIZER

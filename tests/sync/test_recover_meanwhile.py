@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -79,3 +82,47 @@ def test_what_stays_wrong_is_put_aside(place: Place, file: Path, monkeypatch: py
     put(file, WRONG)
     recovery = recovering(place, monkeypatch, lambda: None)
     assert ([path.name[:18] for path, _ in recovery.wrong], place.home_steps()) == (["wrong-checkpoint-1"], [])
+
+
+def refuse(patch: pytest.MonkeyPatch, name: str) -> None:
+    """Have reading a file of home fail for now, as on a network file system whose server is away."""
+    digest, read = hashlib.file_digest, Path.read_bytes
+
+    def file_digest(stream: Any, algorithm: str) -> Any:
+        if Path(f"/proc/self/fd/{stream.fileno()}").readlink().name == name:
+            raise OSError(errno.EIO, "Input/output error")
+        return digest(stream, algorithm)
+
+    def read_bytes(path: Path) -> bytes:
+        if path.name == name:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(path)
+
+    patch.setattr(hashlib, "file_digest", file_digest)
+    patch.setattr(Path, "read_bytes", read_bytes)
+
+
+@pytest.mark.parametrize("name", ["model.bin", "MANIFEST.json"])
+def test_what_its_disk_cannot_read_stays_and_is_recognised_once_it_can(
+    place: Place, file: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with monkeypatch.context() as patch:
+        refuse(patch, name)
+        recovery = recovering(place, patch, lambda: None)
+    assert (recovery.wrong, recovery.unreadable) == ([], [(file.parent, "Input/output error")])
+    assert file.exists()
+    recovery = recovering(place, monkeypatch, lambda: None)
+    assert [each.place for each in recovery.recognised] == [file.parent]
+    assert place.home_steps() == [1]
+
+
+def test_a_sync_concludes_nothing_of_what_its_disk_cannot_read(
+    place: Place, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(place.remote / "outbox")
+    with monkeypatch.context() as patch:
+        refuse(patch, "model.bin")
+        (trouble,) = place.sync().troubles
+    assert f"{file.parent} cannot be read" in trouble.error.message
+    assert not place.sync(insist=True).troubles
+    assert place.home_steps() == [1]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from armada.cli.release import _wipe
-from armada.errors import ArmadaError, Conflict
+from armada.errors import ArmadaError, Conflict, LinkLost, OutcomeUnknown
 from armada.protocol.records import Checkpoint
 from armada.protocol.sync import HashFiles
 from armada.store import checkpoints, hosts, run_sync, runs
@@ -186,6 +187,43 @@ class TestFolderOfRuns:
         record = hosts.find(script.database, "local")
         assert record is not None
         assert record.released_at is None
+
+    @pytest.mark.fault("a wipe fails half-way", "the host counts as before: watched, paid, and not wiped")
+    def test_a_wipe_that_failed_does_not_count_as_done(self, script: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        ground = see_ground(script.session)
+        lost, failed = LinkLost("the connection broke"), ArmadaError("[Errno 13] Permission denied: 'work'")
+        for error, told in ((lost, OutcomeUnknown), (failed, ArmadaError), (KeyboardInterrupt(), KeyboardInterrupt)):
+            with monkeypatch.context() as broken:
+                broken.setattr(script.session, "call", Mock(side_effect=error))
+                with pytest.raises(told):
+                    _wipe(script.context, ground)
+            record = hosts.find(script.database, "local")
+            assert record is None or record.released_at is None
+        assert runs.find(script.database, script.run_id).wiped_root is None
+
+    @pytest.mark.fault(
+        "the link breaks before the answer to a wipe arrives", "the same command records that it was done"
+    )
+    def test_a_wipe_whose_answer_was_lost_is_recorded_by_the_next_one(
+        self, script: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ground, call = see_ground(script.session), script.session.call
+
+        def lose(request: Any, *args: Any, **options: Any) -> Any:
+            call(request, *args, **options)
+            raise LinkLost("the connection broke")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(script.session, "call", lose)
+            with pytest.raises(OutcomeUnknown, match="it is unknown whether everything"):
+                _wipe(script.context, ground)
+        script.session.disconnect()
+        _wipe(script.context, see_ground(script.session))
+        run, record = runs.find(script.database, script.run_id), hosts.find(script.database, "local")
+        assert run.wiped_root == run.root_id is not None
+        assert record is not None
+        assert record.released_at is not None
+        assert not script.remote.parent.parent.exists()
 
     def test_after_a_wipe_nothing_is_left_of_what_a_person_gave_up(self, script: Place) -> None:
         (script.remote / "work" / "notes.txt").write_bytes(b"notes")

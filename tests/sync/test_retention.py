@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
+
+import pytest
 
 from armada.config.sync import SyncSettings
 from armada.foundation.progress import NullProgress
@@ -15,6 +18,7 @@ from armada.sync.release.judge import judge_host
 from armada.sync.runs.outbox_listing import look_at
 from armada.sync.runs.run_syncer import RunSyncer
 from armada.sync.runs.sync_run import try_sync
+from armada.sync.schedule.due import NOT_WANTED
 from tests.sync.conftest import OPTIMIZER, Place, leftovers
 
 
@@ -233,3 +237,30 @@ def test_what_its_host_no_longer_has_is_counted_at_home_all_the_same(place: Plac
         place.sync()
     assert place.home_steps() == [3, 4]
     assert len(place.host_digests()) == 1
+
+
+@pytest.mark.parametrize("is_on_host", [True, False])
+def test_what_retention_deleted_before_it_was_killed_is_not_called_lost(
+    place: Place, monkeypatch: pytest.MonkeyPatch, *, is_on_host: bool
+) -> None:
+    place.create(keep_home={"last": 1, "best": 0})
+    first = place.save(1, {"model": b"1"})
+    place.sync()
+    place.save(2, {"model": b"2"})
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "mark_not_home", killed)
+        with pytest.raises(KeyboardInterrupt):
+            place.sync()
+    assert place.home_steps() == [1, 2]
+    if not is_on_host:
+        shutil.rmtree(place.remote / "outbox" / first)
+    place.sync()
+    assert [(c.step, c.trouble) for c in checkpoints.of_run(place.database, place.run_id)] == [
+        (1, NOT_WANTED),
+        (2, None),
+    ]
+    assert leftovers(place) == []
+
+
+def killed(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt

@@ -38,6 +38,7 @@ _THIN = (
 )
 
 MODULES = (
+    Module("armada/verdicts/adoption.py", _VERDICTS),
     Module("armada/verdicts/again.py", _VERDICTS),
     Module("armada/verdicts/guesses.py", (*_VERDICTS, *_STATE)),
     Module("armada/verdicts/idle.py", _VERDICTS, frozenset({"seen", "came_back", "stopped_spans", "why_wait"})),

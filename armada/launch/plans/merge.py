@@ -206,8 +206,7 @@ class MergeTask(Task[Command]):
 
 def _settings(source: Source, name: str | None) -> Command:
     """What the launch has to know of a merge as of any experiment; its command is made final when its place is known."""
-    job = source.spec.job
-    asked = (job.secrets or ()) if job is not None else ()
+    asked = set(source.spec.secrets).difference(source.spec.unconfirmed_secrets)
     secrets = tuple(name for name in asked if name == _NEEDED_SECRET and os.environ.get(name))
     sync = SyncSettings.model_validate_json(json.dumps(source.spec.sync or {}))
     return Command(name=name or source.title, task="command", command=_MERGING, secrets=secrets, sync=sync)

@@ -90,7 +90,7 @@ def tidy(database: Database, home: HomePaths, run_id: str) -> None:
     """
     folders.require_there(database, run_id)
     folder = home.checkpoints(run_id)
-    published.empty_trash(folder)
+    trashed = published.names_in_trash(folder)
     known = checkpoints.of_run(database, run_id)
     deleted = [c for c in known if c.home_path is not None and folders.is_deleted(c.home_path)]
     folders.require_there(database, run_id)  # again: their disk may have gone away before they were looked at
@@ -98,7 +98,10 @@ def tidy(database: Database, home: HomePaths, run_id: str) -> None:
         if checkpoint.home_path is not None:
             files_home.forget(database, checkpoint.home_path)
         trouble = None if checkpoint.on_host else checkpoints.WAS_HOME
+        if checkpoint.home_path is not None and checkpoint.home_path.name in trashed:
+            trouble = due.NOT_WANTED  # retention deleted it, and was killed before it could record that
         checkpoints.mark_not_home(database, run_id, checkpoint.digest, trouble)
+    published.empty_trash(folder)
     coming = {c.digest for c in known if c.on_host and c.home_path is None}
     for path in staged(folder):
         if digest_of(path) not in coming:

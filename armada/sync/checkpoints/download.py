@@ -7,6 +7,7 @@ import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from armada.foundation.atomic_write import fsync
 from armada.foundation.progress import TransferProgress
 from armada.store import checkpoints, files_home, transfers
 from armada.sync.checkpoints import published
@@ -81,6 +82,7 @@ class CheckpointDownloader:
         folder, staging = home.checkpoints(run_id), home.staging(run_id, digest)
         place = published.find_published(folder, checkpoint)  # a former sync died between the rename and the record
         if place is not None:
+            fsync(folder)
             seen = self._read_again(checkpoint, place, staging, progress)
         else:
             self._transfer.warm(checkpoint.size_bytes)

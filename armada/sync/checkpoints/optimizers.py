@@ -81,7 +81,7 @@ def _lacks_files(checkpoint: Checkpoint) -> bool:
         return False
     try:
         return bool(published.left_out(checkpoint.home_path))
-    except (OSError, ValueError):
+    except (OSError, ManifestRejected):
         return False  # nobody can tell; its proof is that it is damaged
 
 

@@ -5,6 +5,7 @@
 | all were read and correct, and none was touched since (size, times, inode) | proven  |
 | some were touched since, or never read; read now, and correct              | proven  |
 | some do not match the manifest, or the manifest does not match its digest  | damaged |
+| its disk takes two of their names for one                                  | damaged |
 | there is no folder, or it is not seen                                      | missing |
 
 Damage that was found before is a doubt. It ends only when every byte has been read and is correct.
@@ -19,6 +20,7 @@ from armada.store import checkpoints, files_home
 from armada.store.files_home import Look
 from armada.sync.checkpoints import published
 from armada.sync.checkpoints.folders import is_seen
+from armada.sync.checkpoints.names import find_hidden
 from armada.sync.errors import ManifestRejected
 from armada.sync.transfer.staging import has_size, read_right
 from armada.verdicts.proof import Proof
@@ -51,6 +53,9 @@ def prove(database: Database, checkpoint: Checkpoint, told: Callable[[str], None
         if not is_seen(place):
             return Proof.MISSING  # it went away meanwhile, with its disk or without
         doubt(database, checkpoint, "its manifest")
+        return Proof.DAMAGED
+    if (hidden := find_hidden(place, files)) is not None:
+        doubt(database, checkpoint, hidden)
         return Proof.DAMAGED
     doubted = is_doubted(checkpoint)
     read, seen = [], {}

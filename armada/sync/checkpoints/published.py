@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError
 from armada.foundation.atomic_write import fsync, write_atomically
-from armada.foundation.regular_files import open_parent, open_regular
+from armada.foundation.regular_files import is_absence, open_parent, open_regular
 from armada.store import files_home
 from armada.store.files_home import Look
 from armada.sync.checkpoints.manifest import NAME, Manifest, parse_manifest
+from armada.sync.checkpoints.names import require_apart
 from armada.sync.errors import ManifestRejected
 from armada.sync.transfer.interface import File
-from armada.sync.transfer.staging import read_right
+from armada.sync.transfer.staging import flush, read_right
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +82,12 @@ def _is_behind_link(database: Database, source: Path) -> bool:
 
 
 def publish(folder: Path, staging: Path, manifest: Manifest, left_out: Sequence[str]) -> Path:
-    """Move verified files to their final place. A kill before the rename leaves staging, after it a complete checkpoint."""
+    """Move verified files to their final place. A kill before the rename leaves staging, after it a complete checkpoint.
+
+    Raises:
+        ArmadaError: Home's disk takes names in it for one.
+        OSError: Home's disk refuses it.
+    """
     known = {file.path for file in manifest.files} - set(left_out)
     folders = {parent.as_posix() for name in known for parent in PurePosixPath(name).parents}
     for path in sorted(staging.rglob("*"), reverse=True):
@@ -92,11 +98,12 @@ def publish(folder: Path, staging: Path, manifest: Manifest, left_out: Sequence[
             path.unlink()  # left by an earlier transfer that was interrupted
         elif stat.S_IMODE(path.lstat().st_mode) != 0o444:  # of a linked file, this would change its ctime
             path.chmod(0o444)
+    require_apart(staging, [file for file in manifest.files if file.path in known], f"checkpoint-{manifest.step}")
     (staging / NAME).write_text(manifest.text)
     if left_out:
         _write_partial(staging, left_out)
     for path in (*staging.rglob("*"), staging):
-        fsync(path)
+        flush(staging, path)
     plain = folder / f"checkpoint-{manifest.step}"
     # The same step can be saved twice: after a resume it is another checkpoint, and the first one stays unchanged.
     place = plain if not os.path.lexists(plain) else folder / f"{plain.name}@{manifest.digest[:8]}"
@@ -131,6 +138,12 @@ def read_published(place: Path, digest: str) -> tuple[Manifest, list[File]]:
     return manifest, [file for file in manifest.files if file.path not in missing]
 
 
+def obstacle_of(error: ManifestRejected) -> OSError | None:
+    """Return the error of a disk that could not read a manifest; None: it was read, or is missing, and cannot be used."""
+    cause = error.__cause__
+    return cause if isinstance(cause, OSError) and not is_absence(cause) else None
+
+
 def replace(staging: Path, place: Path, files: Sequence[File]) -> None:
     """Give files that are right in staging the places of the bad ones in a published checkpoint.
 
@@ -142,7 +155,7 @@ def replace(staging: Path, place: Path, files: Sequence[File]) -> None:
     for file in files:
         source = staging / file.path
         source.chmod(0o444)
-        fsync(source)
+        flush(staging, source)
         try:
             with open_parent(place, file.path, make=True) as (folder, name):
                 os.replace(source, name, dst_dir_fd=folder)
@@ -190,6 +203,14 @@ def strip(place: Path, surplus: Sequence[str]) -> None:
     for path in surplus:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), open_parent(place, path) as (folder, name):
             os.unlink(name, dir_fd=folder)
+
+
+def forget_damaged_partial(place: Path) -> None:
+    """Delete the file that names what was left out, if it is damaged: then what is not here counts as damaged, and is fetched."""
+    try:
+        left_out(place)
+    except ManifestRejected:
+        mark_whole(place)
 
 
 def mark_whole(place: Path) -> None:
@@ -240,6 +261,14 @@ def _has_others(place: Path, names: Sequence[str]) -> bool:
     return any(path.is_symlink() or path not in (folders if path.is_dir() else files) for path in place.rglob("*"))
 
 
+def names_in_trash(folder: Path) -> set[str]:
+    """Return the names of the checkpoints that are in the trash."""
+    trash, found = folder / TRASH, set[str]()
+    with contextlib.suppress(OSError):  # there is none
+        found.update(path.name.rpartition("-")[0] for path in trash.iterdir() if not trash.is_symlink())
+    return found
+
+
 def empty_trash(folder: Path) -> None:
     shutil.rmtree(folder / TRASH, ignore_errors=True)
 
@@ -250,10 +279,19 @@ def _write_partial(place: Path, left_out: Sequence[str]) -> None:
 
 
 def left_out(place: Path) -> set[str]:
-    """Return the files that were deliberately left out of a published checkpoint."""
+    """Return the files that were deliberately left out of a published checkpoint.
+
+    Raises:
+        ManifestRejected: The file that names them is damaged.
+        OSError: Home's disk cannot read it.
+    """
     try:
         with open_regular(place / PARTIAL) as stream:
             value = json.loads(stream.read())
     except FileNotFoundError:
         return set()
-    return set(value["left_out"]) if isinstance(value, dict) and isinstance(value.get("left_out"), list) else set()
+    except (ValueError, RecursionError) as error:
+        what = f"{place / PARTIAL}, which names the files left out here, is damaged: {error}"
+        raise ManifestRejected(what, hint=f"armada sync verify {place.parent.parent.name}") from error
+    named = value.get("left_out") if isinstance(value, dict) else None
+    return {path for path in named if isinstance(path, str)} if isinstance(named, list) else set()

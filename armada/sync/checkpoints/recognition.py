@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from armada.errors import ArmadaError
 from armada.store import checkpoints, files_home, home_folders
 from armada.sync.checkpoints import published
 from armada.sync.checkpoints.folders import look_of, require_there
 from armada.sync.errors import ManifestRejected
-from armada.sync.transfer.staging import read_right
+from armada.sync.transfer.staging import read_or_raise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,8 +36,13 @@ def find_unrecorded(database: Database, home: HomePaths, run_id: str) -> Iterato
             yield checkpoint, place
 
 
-def recognise(database: Database, home: HomePaths, run_id: str, told: Callable[[str], None]) -> None:
+def recognise(
+    database: Database, home: HomePaths, run_id: str, told: Callable[[str], None]
+) -> list[tuple[Checkpoint, ArmadaError]]:
     """Record the checkpoints that are at home, every byte of them, and that their host has no longer.
+
+    Returns:
+        Those that their disk cannot read, with the reason. Nothing is concluded of them.
 
     Args:
         database: The store.
@@ -47,10 +53,18 @@ def recognise(database: Database, home: HomePaths, run_id: str, told: Callable[[
     Raises:
         FolderAway: Their disk went away while one was read.
     """
+    unread = []
     for checkpoint, place in list(find_unrecorded(database, home, run_id)):
         told(place.name)
         look = look_of(place)
-        files = _intact(place, checkpoint)
+        try:
+            files = _intact(place, checkpoint)
+        except OSError as error:
+            require_there(database, run_id)
+            what = f"{place} cannot be read: {error.strerror}"
+            hint = f"mend its disk, or copy it from a backup; if it is lost, delete {place}"
+            unread.append((checkpoint, ArmadaError(what, hint=hint)))
+            continue
         require_there(database, run_id)
         if files is not None:
             read = [(each.sha256, place / each.path, each.size) for each in files if each.size]
@@ -59,6 +73,7 @@ def recognise(database: Database, home: HomePaths, run_id: str, told: Callable[[
         else:
             home_folders.record_wrong(database, run_id, place, look)
             checkpoints.mark_trouble(database, run_id, checkpoint.digest, checkpoints.WAS_HOME)
+    return unread
 
 
 def _intact(place: Path, checkpoint: Checkpoint) -> dict[File, Look] | None:
@@ -66,11 +81,16 @@ def _intact(place: Path, checkpoint: Checkpoint) -> dict[File, Look] | None:
 
     Returns:
         Its files, with what `stat` showed of each before it was read; None if one has changed.
+
+    Raises:
+        OSError: Their disk cannot read one.
     """
     try:
         _, files = published.read_published(place, checkpoint.digest)
-    except ManifestRejected:
+    except ManifestRejected as error:
+        if (obstacle := published.obstacle_of(error)) is not None:
+            raise obstacle from error
         return None
-    looks = {file: read_right(place, file) for file in files}
+    looks = {file: read_or_raise(place, file) for file in files}
     seen = {file: look for file, look in looks.items() if look is not None}
     return seen if len(seen) == len(files) else None

@@ -15,6 +15,7 @@ from armada.sync.checkpoints import published
 from armada.sync.checkpoints.download import prepare_staging
 from armada.sync.checkpoints.folders import only_one_there, require_same
 from armada.sync.checkpoints.manifest import NAME, fetch_manifest
+from armada.sync.checkpoints.names import find_hidden, not_apart
 from armada.sync.checkpoints.verify import without_damage
 from armada.sync.transfer.chosen_transfer import ChosenTransfer
 from armada.sync.transfer.staging import clear_staging, is_right, make_staging
@@ -90,6 +91,7 @@ def repair(
             manifest = fetch_manifest(context.session, checkpoint)
             require_same(context.database, run_id)
             _replace_manifest(place, manifest.text)
+            published.forget_damaged_partial(place)
             _, files = published.read_published(place, digest)
             damaged = tuple(file for file in files if not is_right(place, file))
             finding = replace(finding, damaged=damaged, is_read=True)
@@ -214,10 +216,17 @@ def _put(
     files: Sequence[File],
     linked: Mapping[str, Look],
 ) -> None:
-    """Replace the damaged files by the correct ones in staging; `linked` as in `published.link_known`."""
+    """Replace the damaged files by the correct ones in staging; `linked` as in `published.link_known`.
+
+    Raises:
+        ArmadaError: One of them took the place of another: home's disk takes their names for one.
+    """
     require_same(database, checkpoint.run_id)
     published.replace(staging, place, files)
     if files:
+        _, all_files = published.read_published(place, checkpoint.digest)
+        if (hidden := find_hidden(place, all_files)) is not None:
+            raise not_apart(f"checkpoint-{checkpoint.step}", place, hidden)
         seen = {place / path: look for path, look in linked.items()}
         files_home.record(database, [(file.sha256, place / file.path, file.size) for file in files if file.size], seen)
 

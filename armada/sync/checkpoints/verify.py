@@ -63,26 +63,30 @@ def look_over(database: Database, run_id: str, *, read_data: bool, told: Callabl
         if place is None:
             continue
         told(place.name)
-        try:
-            _, files = published.read_published(place, checkpoint.digest)
-        except ManifestRejected:
-            found.append(Finding(checkpoint, place, (), manifest_damaged=True))
-            continue
-        is_read = read_data or (checkpoint.trouble is not None and not checkpoint.is_unread)
-        looks = {place / file.path: read_right(place, file) for file in files} if is_read else {}
-        damaged = tuple(
-            file for file in files if (looks[place / file.path] is None if is_read else not has_size(place, file))
-        )
-        for file in damaged:
-            files_home.forget(database, place / file.path)
-        if is_read and not damaged and checkpoint.trouble is not None:
-            read = [(file.sha256, place / file.path, file.size) for file in files if file.size]
-            files_home.record(database, read, {path: look for path, look in looks.items() if look is not None})
-            checkpoints.mark_home(database, run_id, checkpoint.digest, place)
-        found.append(Finding(checkpoint, place, damaged, is_read=is_read))
+        found.append(look_at(database, checkpoint, place, read_data=read_data))
     if not all(finding.good for finding in found):
         folders.require_there(database, run_id)  # again: their disk may have gone away meanwhile
     return found
+
+
+def look_at(database: Database, checkpoint: Checkpoint, place: Path, *, read_data: bool) -> Finding:
+    """Compare one published checkpoint with its manifest, as `look_over` does. Its folder must be seen."""
+    try:
+        _, files = published.read_published(place, checkpoint.digest)
+    except ManifestRejected:
+        return Finding(checkpoint, place, (), manifest_damaged=True)
+    is_read = read_data or (checkpoint.trouble is not None and not checkpoint.is_unread)
+    looks = {place / file.path: read_right(place, file) for file in files} if is_read else {}
+    damaged = tuple(
+        file for file in files if (looks[place / file.path] is None if is_read else not has_size(place, file))
+    )
+    for file in damaged:
+        files_home.forget(database, place / file.path)
+    if is_read and not damaged and checkpoint.trouble is not None:
+        read = [(file.sha256, place / file.path, file.size) for file in files if file.size]
+        files_home.record(database, read, {path: look for path, look in looks.items() if look is not None})
+        checkpoints.mark_home(database, checkpoint.run_id, checkpoint.digest, place)
+    return Finding(checkpoint, place, damaged, is_read=is_read)
 
 
 def note_damage(database: Database, finding: Finding, why: str) -> None:

@@ -8,7 +8,6 @@ copy. What a host that was put back to an older disk has no later copy of is kep
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 from collections.abc import Callable
@@ -17,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError
-from armada.foundation.atomic_write import fsync
 from armada.foundation.regular_files import is_special, open_regular
 from armada.protocol import sync as protocol
+from armada.store.files_home import Look
 from armada.sync.outputs.listing import (
     END_AT,
     FOLDER,
@@ -36,7 +35,7 @@ from armada.sync.outputs.long_logs import END, LOG, Listed
 from armada.sync.outputs.replaced import Keeper
 from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
 from armada.sync.transfer.interface import File
-from armada.sync.transfer.staging import check_space
+from armada.sync.transfer.staging import check_space, flush, read_right
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -100,15 +99,20 @@ def not_at_home(context: SyncContext, listed: Sequence[Listed]) -> list[Listed]:
         HostUnreachable: Nothing can be said.
     """
     home, run_id = context.home, context.run_id
-    same = set[str]()
+    same: dict[str, Look] = {}
     touched = only_touched_there(home, run_id, listed)
     for start in range(0, len(touched), _BATCH):
         batch = touched[start : start + _BATCH]
         answer = context.session.call(_to_hash(run_id, batch), timeout_s=_HASHING_TIMEOUT_S)
         for item, sha256 in zip(batch, answer.sha256, strict=False):
-            if sha256 is not None and sha256 == _sha256(home.run(run_id) / FOLDER / item.path, item.size_bytes):
-                same.add(item.path)
-    return [item for item in stale(home, run_id, listed) if item.path not in same]
+            look = _look_at(home.run(run_id) / FOLDER / item.path, item.size_bytes, sha256)
+            if look is not None:
+                same[item.path] = look
+    return [
+        item
+        for item in stale(home, run_id, listed)
+        if item.path not in same or Look.at(home.run(run_id) / FOLDER / item.path) != same[item.path]
+    ]
 
 
 def _to_hash(run_id: str, batch: Sequence[Listed]) -> protocol.HashFiles:
@@ -167,8 +171,9 @@ def download_outputs(
         require_same()
         came = _bring_batch(answer.sha256, keeper, folder, run_id, batch, fetcher, progress)
         for item in batch:
-            if item.path in came:
-                index[item.path] = entry_for(item, folder)
+            look = came.get(item.path)
+            if look is not None and look == Look.at(folder / item.path):  # else somebody wrote to it meanwhile
+                index[item.path] = entry_for(item, look)
                 if item.path == END:
                     index[END_AT] = [item.offset]
                 fetched.append(item.path)
@@ -199,15 +204,20 @@ def _bring_batch(
     batch: Sequence[Listed],
     fetcher: Fetcher,
     progress: Callable[[TransferProgress], None],
-) -> set[str]:
-    """Fetch a batch; return the paths of files that are at home now as they were listed."""
+) -> dict[str, Look]:
+    """Fetch a batch.
+
+    Returns:
+        What `stat` shows of the files whose bytes are at home as they were listed, by path.
+    """
     files = [
         File(item.path, item.size_bytes, sha256, item.source, item.offset)
         for item, sha256 in zip(batch, hashes, strict=False)
         if sha256 is not None
     ]
     items = {item.path: item for item in batch}
-    missing = [file for file in files if _sha256(folder / file.path, file.size) != file.sha256]
+    looks = {file.path: _look_at(folder / file.path, file.size, file.sha256) for file in files}
+    missing = [file for file in files if looks[file.path] is None]
     staging, journal = folder / STAGING, folder / f"{STAGING}.blocks"
     _clear_the_way(staging, journal, missing)
     for file in missing:
@@ -224,12 +234,20 @@ def _bring_batch(
             if file not in wrong:
                 _clear_folders(folder, file.path, keeper)
                 keeper.before(items[file.path], staging / file.path)
-                fsync(staging / file.path)
-                (staging / file.path).replace(folder / file.path)
+                flush(staging, staging / file.path)
+                looks[file.path] = _move(staging / file.path, folder / file.path)
         missing = wrong
     journal.unlink(missing_ok=True)
     shutil.rmtree(staging, ignore_errors=True)
-    return {file.path for file in files} - {file.path for file in missing}
+    return {path: look for path, look in looks.items() if look is not None}
+
+
+def _move(source: Path, target: Path) -> Look | None:
+    """Move a file; return what `stat` shows of it then. Its ctime is another one."""
+    before = Look.at(source)
+    source.replace(target)
+    now = Look.at(target)
+    return now if before is not None and before.is_of_the_same_bytes(now) else None
 
 
 def _clear_the_way(staging: Path, journal: Path, files: Sequence[File]) -> None:
@@ -278,14 +296,9 @@ def _copy_blocks(old: Path, target: Path, most: int) -> int:
     return most
 
 
-def _sha256(path: Path, size: int) -> str | None:
-    try:
-        with open_regular(path) as stream:
-            if os.fstat(stream.fileno()).st_size != size:
-                return None
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError:
-        return None
+def _look_at(path: Path, size: int, sha256: str | None) -> Look | None:
+    """Return what `stat` showed of a file before its bytes were read; None if they are others, or cannot be read."""
+    return None if sha256 is None else read_right(path.parent, File(path.name, size, sha256))
 
 
 def _clear_folders(folder: Path, name: str, keeper: Keeper) -> None:

@@ -87,9 +87,9 @@ def only_touched_there(home: HomePaths, run_id: str, listed: Sequence[Listed]) -
     ]
 
 
-def entry_for(item: Listed, folder: Path) -> list[float]:
-    """Return what the index says of a file that was just fetched; of an agent of an earlier release it lacks the last number."""
-    known = [item.size_bytes, item.mtime, *touched(folder / item.path)]
+def entry_for(item: Listed, look: Look | None) -> list[float]:
+    """Return what the index says of a file that looks like this here; of an agent of an earlier release it lacks the last number."""
+    known = [item.size_bytes, item.mtime, *_numbers(look)]
     return known if item.ctime_us is None else [*known, item.ctime_us]
 
 
@@ -104,7 +104,7 @@ def _is_as_fetched(item: Listed, entry: Sequence[float], folder: Path) -> bool:
     A program may set a file's size and time on the host (`cp -p`, `tar`), not the time of its change. What an earlier
     release fetched has no such time.
     """
-    listed = entry_for(item, folder)
+    listed = entry_for(item, Look.at(folder / item.path))
     known = min(len(entry), len(listed))
     return known >= _CTIME and list(entry[:known]) == listed[:known]
 
@@ -117,7 +117,10 @@ def output_log(home: HomePaths, run_id: str) -> Path | None:
 
 def touched(path: Path) -> list[int]:
     """Return the values of `stat` that change whenever a file is written or replaced."""
-    look = Look.at(path)
+    return _numbers(Look.at(path))
+
+
+def _numbers(look: Look | None) -> list[int]:
     return [] if look is None else [look.size, look.mtime_ns, look.ctime_ns, look.inode]
 
 

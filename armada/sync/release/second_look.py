@@ -25,16 +25,18 @@ class Ground(NamedTuple):
     Attributes:
         root: The id of its root; None if it could not be told.
         listed: Its runs, and what lies among them.
+        wiped: The ids that its root had before it was wiped. The answer to one of these wipes may have been lost.
     """
 
     root: str | None
     listed: Listed
+    wiped: tuple[str, ...] = ()
 
 
 def see_ground(session: HostSession) -> Ground:
     """List what a host has, and say on which root."""
-    root = session.call(Observe(runs=())).root  # first: the runs of another root are then no reason to delete this one
-    return Ground(root, list_there(session))
+    seen = session.call(Observe(runs=()))  # first: the runs of another root are then no reason to delete this one
+    return Ground(seen.root, list_there(session), tuple(wipe.root for wipe in seen.wiped))
 
 
 def wipe_of(context: HostContext, ground: Ground) -> WipeRoot:

@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING
 from armada.errors import ArmadaError, HostUnreachable, NotFound
 from armada.foundation.progress import TransfersAs
 from armada.store import checkpoints, run_sync
+from armada.sync.causes import as_error
 from armada.sync.checkpoints.folders import is_seen, only_one_there, require_deleted
+from armada.sync.checkpoints.proof import prove
 from armada.sync.checkpoints.published import left_out
-from armada.sync.checkpoints.repair import complete
+from armada.sync.checkpoints.repair import complete, repair
 from armada.sync.checkpoints.selection import choose_checkpoint
+from armada.sync.checkpoints.verify import look_at
+from armada.sync.errors import FolderAway
 from armada.sync.runs.sync_run import say_waiting, sync_run, sync_whole
 from armada.sync.schedule.due import NOT_WANTED
+from armada.verdicts.proof import Proof
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,14 +42,15 @@ _PART = "pull"
 class Pulled:
     """What one pull did: published checkpoints, their bytes, and how many were at home before.
 
-    `completed`: the number of files added to a checkpoint that was at home without them. `lacking`: why it stays
-    without some files.
+    `repaired`: whether a checkpoint at home was damaged, and was mended. `completed`: the number of files added to
+    a checkpoint that was at home without them. `lacking`: why it stays without some files.
     """
 
     published: tuple[Path, ...]
     size_bytes: int
     already: int
     completed: int = 0
+    repaired: bool = False
     lacking: str | None = None
 
 
@@ -67,6 +73,7 @@ def pull(
         ManifestRejected: A manifest breaks a rule.
         HostUnreachable: The link stayed down; the received bytes stay in staging.
         FolderAway: The run's folder at home is not seen.
+        ArmadaError: The one checkpoint is damaged at home, and its host has no intact copy.
     """
     if only is not None:
         database, run_id = context.database, context.run_id
@@ -74,13 +81,16 @@ def pull(
             checkpoints.pin(database, run_id, only.digest)  # or a sync that goes on now may delete it
         with only_one_there(database, context.home, run_id, lambda: say_waiting(progress, run_id)):
             only = _now(database, only)
-            is_home = only.home_path is not None and is_seen(only.home_path)
+            proof = prove(database, only, functools.partial(_say_reading, progress, only))
+            only = _now(database, only)
+            is_home = proof is not Proof.MISSING
             if only.home_path is not None and not is_home:
                 require_deleted(database, only)
                 checkpoints.mark_not_home(database, run_id, only.digest, None)  # the user deleted it, and wants it back
             checkpoints.pin(database, run_id, only.digest)  # or the next sync would delete what the user just requested
             if is_home:
-                return _make_whole(context, only, progress)
+                repaired = proof is Proof.DAMAGED and _repair(context, only, progress)
+                return dataclasses.replace(_make_whole(context, only, progress), repaired=repaired)
     told = TransfersAs(_PART, progress)
     if only is None:
         return _pulled(sync_whole(context, progress=told))
@@ -114,12 +124,14 @@ def pull_from_home(
 
     Raises:
         NotFound: The requested checkpoint is not at home.
-        ArmadaError: `why`, if something may still be on the host.
+        ArmadaError: `why`, if something may still be on the host, or what is at home is damaged.
     """
     if word is None:
         known = checkpoints.of_run(database, run.run_id)
         here = [c for c in known if c.home_path is not None and c.home_path.is_dir()]
         left = [c for c in known if c not in here and c.nowhere is None and c.trouble != NOT_WANTED]
+        for checkpoint in here:
+            _require_proven(database, checkpoint, why, progress)
         if left or run.is_guess or not run.ended or not run_sync.find(database, run.run_id).final_done:
             raise why
         return Pulled((), 0, len(here)), None
@@ -132,8 +144,55 @@ def pull_from_home(
         if only.home_path is None or not only.home_path.is_dir():
             raise why
         checkpoints.pin(database, run.run_id, only.digest)
+        _require_proven(database, only, why, progress)
         lacking = why.message if left_out(only.home_path) else None
         return Pulled((), 0, 1, lacking=lacking), only
+
+
+def _require_proven(database: Database, checkpoint: Checkpoint, why: ArmadaError, progress: Progress) -> None:
+    """Refuse to call a checkpoint home of which not every byte is here.
+
+    Raises:
+        ArmadaError: It is damaged, or not seen, with the reason why its host cannot be asked.
+    """
+    if prove(database, checkpoint, functools.partial(_say_reading, progress, checkpoint)) is Proof.PROVEN:
+        return
+    name, run_id = f"checkpoint-{checkpoint.step}", checkpoint.run_id
+    what = f"{name} of {run_id} is damaged at home or not seen there, and its host cannot be asked: {why.message}"
+    kind = HostUnreachable if isinstance(why, HostUnreachable) else NotFound
+    raise kind(what, hint=f"armada sync verify {run_id} --read-data", host=why.host) from why
+
+
+def _say_reading(progress: Progress, checkpoint: Checkpoint, name: str) -> None:
+    progress.now("reading", f"{checkpoint.run_id}: checkpoint-{checkpoint.step}/{name}")
+
+
+def _repair(context: SyncContext, checkpoint: Checkpoint, progress: Progress) -> bool:
+    """Fetch again what is damaged of a checkpoint at home; call it with the run's lock held.
+
+    Returns:
+        Whether anything was.
+
+    Raises:
+        HostUnreachable, FolderAway: As in `pull`.
+        ArmadaError: It stays damaged.
+    """
+    place = checkpoint.home_path
+    if place is None:
+        return False
+    finding = look_at(context.database, checkpoint, place, read_data=True)
+    if finding.good:
+        return False
+    tell = functools.partial(progress.transfer, _PART, f"checkpoint-{checkpoint.step}")
+    try:
+        repair(context, finding, tell, locked=True)
+    except (HostUnreachable, FolderAway):
+        raise
+    except (ArmadaError, OSError) as error:
+        problem = as_error(error, host=context.host)
+        what = f"{place} is damaged, and could not be repaired: {problem.message}"
+        raise ArmadaError(what, hint=problem.hint, host=problem.host) from error
+    return True
 
 
 def _make_whole(context: SyncContext, checkpoint: Checkpoint, progress: Progress) -> Pulled:

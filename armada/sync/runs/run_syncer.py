@@ -151,7 +151,8 @@ class RunSyncer:
             )
         if there in (There.HERE, There.REMOVED):  # otherwise the folder is invisible, not gone
             checkpoints.record_outbox(database, run_id, entry.outbox, unreadable=entry.unreadable)
-            recognise(database, self.context.home, run_id, self._tell_reading)
+            unread = recognise(database, self.context.home, run_id, self._tell_reading)
+            self._troubles += [Trouble(cause_of(error), error, each.digest, each.step) for each, error in unread]
         if there is There.REMOVED and (wiped := wiped_by(run, looked.folder)) and run.message != wiped:
             runs.set_state(database, run_id, run.state, reason=run.reason, message=wiped, judged=run)
         apply_retention.tidy(database, self.context.home, run_id)

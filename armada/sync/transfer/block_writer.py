@@ -76,7 +76,9 @@ class BlockWriter:
             view = view[written:]
 
     def finish_block(self, index: int, block: int) -> None:
-        """Record that every byte of a block was written."""
+        """Record that every byte of a block was written. Raises OSError if the disk has refused some bytes since."""
+        if self._error is not None:
+            raise self._error
         os.write(self._journal, f"{block} {self.files[index].path}\n".encode())
         with self._condition:
             self._whole[index].add(block)
@@ -88,16 +90,19 @@ class BlockWriter:
 
         Raises:
             ValueError: Some bytes have not arrived yet.
+            OSError: The disk refused some bytes; their file is deleted from staging.
         """
         if any(len(whole) < blocks_in(file.size) for whole, file in zip(self._whole, self.files, strict=True)):
             raise ValueError("not everything has arrived")
         self._hasher.join()
+        with self._condition:
+            self._condition.notify_all()
+        self._flusher.join()  # it may be waiting for the disk's answer
         if self._error is not None:
             raise self._error
         found = [self.files[index] for index, right in self._verdicts.items() if not right]
         for file in found:
-            os.write(self._journal, f"- {file.path}\n".encode())
-            (self._staging / file.path).unlink(missing_ok=True)
+            self._delete(file)
         return found
 
     def close(self) -> None:
@@ -107,9 +112,15 @@ class BlockWriter:
             self._condition.notify_all()
         for thread in (self._hasher, self._flusher):
             thread.join()
-        for descriptor in (*self._descriptors, self._journal):
+        # Their numbers may be those of other files as soon as they are closed: nobody must find them here.
+        descriptors, self._descriptors, self._journal = [*self._descriptors, self._journal], [], -1
+        for descriptor in descriptors:
             os.close(descriptor)
-        self._descriptors = []
+
+    def _delete(self, file: File) -> None:
+        """Delete a file from staging: it is fetched again, into other places of the disk."""
+        os.write(self._journal, f"- {file.path}\n".encode())
+        (self._staging / file.path).unlink(missing_ok=True)
 
     def _prepare(self, file: File, kept: set[int]) -> set[int]:
         """Open a file of the right size; return the blocks of it that are complete already."""
@@ -160,7 +171,10 @@ class BlockWriter:
         return digest.hexdigest()
 
     def _flush(self) -> None:
-        """Write received bytes to the disk early, so that the last fsync has little left to wait for."""
+        """Write received bytes to the disk early, so that the last fsync has little left to wait for.
+
+        The kernel tells an error once: the last fsync would not hear of it, and the cache would still show the right bytes.
+        """
         while True:
             with self._condition:
                 self._condition.wait_for(
@@ -172,9 +186,22 @@ class BlockWriter:
                 if self._unflushed_bytes < _FLUSH_EVERY_BYTES:
                     continue
                 self._unflushed_bytes = 0
-            for descriptor in self._descriptors:
-                with contextlib.suppress(OSError):  # the final fsync reports a failing disk
+            for file, descriptor in zip(self.files, self._descriptors, strict=True):
+                try:
                     _sync_data(descriptor)
+                except OSError as error:
+                    self._give_up(file, error)
+                    return
+
+    def _give_up(self, file: File, error: OSError) -> None:
+        """Delete a file that the disk refused, and end the download with the reason."""
+        try:
+            self._delete(file)
+        except OSError as another:
+            error = another
+        with self._condition:
+            self._error = self._error or OSError(error.errno, error.strerror, str(self._staging / file.path))
+            self._condition.notify_all()
 
 
 def blocks_in(size: int) -> int:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError
-from armada.foundation.regular_files import open_regular
+from armada.foundation.atomic_write import fsync
+from armada.foundation.regular_files import is_absence, open_regular
 from armada.store.files_home import Look
 from armada.sync.errors import DiskFull
 from armada.units import amount
@@ -42,13 +43,27 @@ def read_right(folder: Path, file: File) -> Look | None:
     So it is of one that its disk cannot read.
     """
     try:
+        return read_or_raise(folder, file)
+    except OSError:
+        return None
+
+
+def read_or_raise(folder: Path, file: File) -> Look | None:
+    """Do the same, but tell a file that its disk cannot read from one that is missing or wrong.
+
+    Raises:
+        OSError: The disk cannot read it: nothing is known of its bytes.
+    """
+    try:
         with open_regular(folder / file.path) as stream:
             found = os.fstat(stream.fileno())
             if found.st_size != file.size or hashlib.file_digest(stream, "sha256").hexdigest() != file.sha256:
                 return None
             return Look.of(found)
-    except OSError:
-        return None
+    except OSError as error:
+        if is_absence(error):
+            return None
+        raise
 
 
 def has_size(folder: Path, file: File) -> bool:
@@ -94,6 +109,33 @@ def held_bytes(staging: Path, files: Sequence[File]) -> int:
 def incoming(staging: Path) -> Path:
     """Return the folder that rsync writes to; nothing in it was verified or is shared."""
     return staging.with_name(staging.name + INCOMING) / "files"
+
+
+def flush(staging: Path, path: Path) -> None:
+    """Flush a file or a folder in staging to disk. What the disk refuses is deleted, so that it is fetched again.
+
+    The kernel tells an error once, and takes the bytes in its cache for written from then on: they would be read as right,
+    the next fsync would report nothing, and no disk would have them.
+
+    Raises:
+        OSError: The disk refuses it.
+    """
+    try:
+        fsync(path)
+    except OSError as error:
+        if error.filename is not None:
+            raise  # it could not be opened: nothing was said of its bytes
+        _drop(staging, path)
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _drop(staging: Path, path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+        return
+    with contextlib.suppress(OSError), staging.with_name(staging.name + BLOCKS).open("a") as journal:
+        journal.write(f"- {path.relative_to(staging)}\n")
+    path.unlink()
 
 
 def clear_staging(staging: Path) -> None:

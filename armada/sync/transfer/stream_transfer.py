@@ -233,11 +233,15 @@ class _DownloadAttempt:
                 self._stopped = True
                 self._changed.notify_all()
             hang_up(list(self._streams))
+            self._wait_for_workers()  # or they would write to descriptors that are closed, and may be another file's by then
             raise
-        with self._changed:  # the next attempt finds their streams in the pool
+        self._wait_for_workers()  # the next attempt finds their streams in the pool
+        return self._error
+
+    def _wait_for_workers(self) -> None:
+        with self._changed:
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._idle and not self._bringing)
-        return self._error
 
     def _start(self, take: Callable[[], Stream]) -> None:
         with self._changed:
@@ -337,6 +341,7 @@ class _DownloadAttempt:
 
     def _receive(self, stream: Stream) -> None:
         def take(block: Block, offset: int, data: bytes | memoryview) -> None:
+            self._require_going()
             self._writer.write(block.index, offset - self._writer.files[block.index].offset, data)
             self._streams[stream] = time.monotonic()
             with self._changed:
@@ -345,12 +350,16 @@ class _DownloadAttempt:
             self._fetcher.allowance.take(len(data), lambda: self._heard(stream))
 
         block, _ = stream.receive(take)
+        self._require_going()
         self._writer.finish_block(block.index, block.number)  # if it is too short, the hash is wrong
         self._ask(stream)
 
-    def _heard(self, stream: Stream) -> None:
+    def _require_going(self) -> None:
         if self._stopped:
             raise InterruptedError("the download was abandoned")
+
+    def _heard(self, stream: Stream) -> None:
+        self._require_going()
         self._streams[stream] = time.monotonic()
 
     def _take_back(self, stream: Stream | None, error: BaseException) -> None:

@@ -17,12 +17,14 @@ import contextlib
 import os
 import time
 import uuid
-from typing import Any, Dict, List, Optional
+from typing import Any, Collection, Dict, List, Optional
 
 from armada_agent.foundation import files
-from armada_agent.paths import is_run_id, list_runs_folder, runs_folder
+from armada_agent.paths import is_run_id, list_folder, list_runs_folder, runs_folder
 
 NAME = "root.json"
+LOCK = ".wipe.lock"
+"""The file in the root whose lock a wipe holds."""
 MARK = ".root.json"
 """The mark in the folder of runs."""
 RECORD = "runs.json"
@@ -94,17 +96,49 @@ def describe(root: str, before: Optional[str]) -> Dict[str, Any]:
     return {"root": now if now == before else None, "wiped": _wipes(root)}
 
 
-def note_wipe(root: str, former: Optional[str], by: str) -> None:
-    """Give a wiped root a new id, and leave a note for other homes whose runs were here."""
+def note_wipe(root: str, former: Optional[str], by: str, only_asker: bool = False) -> None:
+    """Give a wiped root a new id, and leave a note for the homes whose runs were here.
+
+    Args:
+        root: The root.
+        former: Its id until now.
+        by: Who wiped it.
+        only_asker: Nobody needs the note but the home that asked, until it has the answer (`forget_wipes`).
+    """
     wipes = _wipes(root)
-    if former is not None:
-        wipes.append({"root": former, "time": time.time(), "by": by})
+    if former is not None and former not in former_ids(root):
+        mark = {"only_asker": True} if only_asker else {}
+        wipes.append(dict(mark, root=former, time=time.time(), by=by))
     files.write_json(os.path.join(root, NAME), {"format": 1, "id": uuid.uuid4().hex, "wiped": wipes[-_MOST_WIPES:]})
 
 
-def was_wiped(root: str) -> bool:
-    """Return whether a wipe of this root is recorded."""
-    return bool(_wipes(root))
+def forget_wipes(root: str, recorded: Collection[str]) -> None:
+    """Delete the notes that only the asking home needed, and the root's record with the last one, if nothing else is there.
+
+    Args:
+        root: The root.
+        recorded: The former ids whose wipes the home has recorded.
+    """
+    path, wipes = os.path.join(root, NAME), _wipes(root)
+    left = [one for one in wipes if not (one.get("only_asker") is True and one["root"] in recorded)]
+    if left == wipes:
+        return
+    if not left and set(list_folder(root)) <= {NAME, LOCK}:
+        files.remove(path)
+        return
+    own = _read_id(path)
+    if own is not None:
+        files.write_json(path, {"format": 1, "id": own, "wiped": left})
+
+
+def tells_others(root: str) -> bool:
+    """Return whether a wipe of this root is recorded for homes other than the one that asked for it."""
+    return any(one.get("only_asker") is not True for one in _wipes(root))
+
+
+def former_ids(root: str) -> List[str]:
+    """Return the ids that this root had before it was wiped, as far as they are recorded."""
+    return [one["root"] for one in _wipes(root)]
 
 
 def _wipes(root: str) -> List[Dict[str, Any]]:

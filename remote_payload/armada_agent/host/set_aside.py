@@ -15,6 +15,7 @@ waiting in vain: where there are none (some NFS mounts), a wipe whose runs were 
 import contextlib
 import errno
 import os
+import time
 import uuid
 from typing import Iterator, Optional
 
@@ -24,23 +25,30 @@ from armada_agent.host import roots
 from armada_agent.paths import ASIDE, find_aside, list_folder, runs_folder
 
 TRASH = ".trash-"
-LOCK = ".wipe.lock"
-"""The file in the root whose lock a wipe holds."""
 _OTHER_FILE_SYSTEM = (errno.EBUSY, errno.EXDEV)
-_WAIT_S = 5.0
 
 
 @contextlib.contextmanager
-def alone(root: str) -> Iterator[None]:
+def alone(root: str, wait_s: float) -> Iterator[None]:
     """Be the only wipe of a root during a block. Runs that are created or submitted meanwhile are refused.
+
+    Args:
+        root: The root.
+        wait_s: How long to wait for another wipe, in seconds.
 
     Raises:
         AgentError: `conflict`: another wipe runs.
     """
-    files.make_folders(root)
-    lock = files.lock(_lock_file(root), timeout_s=_WAIT_S)
-    if lock is None:
-        raise AgentError("conflict", "another armada is deleting everything below %s" % root, "wait until it has ended")
+    deadline = time.monotonic() + wait_s
+    while True:
+        files.make_folders(root)
+        lock = files.lock(_lock_file(root), timeout_s=max(0.0, deadline - time.monotonic()))
+        if lock is None:
+            message = "another armada is deleting everything below %s" % root
+            raise AgentError("conflict", message, "wait until it has ended")
+        if _is_of(lock, _lock_file(root)):
+            break
+        os.close(lock)  # the wipe that held it has ended, and deleted the file with the rest
     try:
         yield
     finally:
@@ -150,5 +158,13 @@ def _tidy(root: str) -> None:
             os.rmdir(os.path.join(place, ASIDE))
 
 
+def _is_of(descriptor: int, path: str) -> bool:
+    """Return whether a descriptor is of the file that has a path now."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
 def _lock_file(root: str) -> str:
-    return os.path.join(root, LOCK)
+    return os.path.join(root, roots.LOCK)

@@ -186,7 +186,7 @@ def find_problem(location: str, size: int, sha256: str) -> str:
             digest = hashlib.sha256()
             for block in iter(lambda: stream.read(_BLOCK), b""):
                 digest.update(block)
-            os.fsync(stream.fileno())
+            files.flush_or_remove(stream.fileno(), location)
     except FileNotFoundError:
         return "is missing"
     return "" if digest.hexdigest() == sha256 else "has another SHA-256"

@@ -174,7 +174,7 @@ def _verified(item: Item, target: str) -> Entry:
         for block in iter(lambda: stream.read(_BLOCK), b""):
             sha256.update(block)
             blob.update(block)
-        os.fsync(stream.fileno())
+        files.flush_or_remove(stream.fileno(), target)
     kind, _, wanted = (item.check or "").partition(":")
     found = {"sha256": sha256.hexdigest(), "blob": blob.hexdigest()}.get(kind)
     if found is not None and found != wanted:

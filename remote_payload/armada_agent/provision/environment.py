@@ -219,6 +219,8 @@ class _Build:
             "notes": [pip_configuration.hide_passwords(note) for note in notes],
             "built_on": socket.gethostname(),
         }
+        self._call.progress("writing the environment to disk")
+        files.fsync_disk(self._folder)  # after a power failure, READY would stand beside empty modules
         self._claim.require()
         files.write_json(os.path.join(self._folder, environment_folder.READY), ready)
 

@@ -48,6 +48,7 @@ METHODS = {
     "sync.hash": "runs.outputs:hash_files",
     "file.read": "rpc.file_blocks:read",
     "host.wipe": "runs.wipe:wipe",
+    "host.forget_wipe": "runs.wipe:forget_wipe",
     "host.forget_secrets": "runs.wipe:forget_secrets",
     "content.check": "provision.content:check",
     "content.publish": "provision.content:publish",

@@ -81,7 +81,8 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 def hash_files(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Return the SHA-256 of `size` bytes of each file, from its beginning or from an offset.
 
-    It is null for a shorter or missing file, and for one that this user may not read: it holds up no other.
+    It is null for a shorter or missing file, and for one that its disk cannot read, or that this user may not read: it holds up
+    no other.
     """
     paths = RunPaths(call.root, params.get("run_id"))
     found: List[Optional[str]] = []
@@ -91,7 +92,7 @@ def hash_files(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             raise AgentError("bad_request", "each of `files` must be [path, size] or [path, size, offset]")
         try:
             found.append(_hash(paths, entry[0], *numbers))
-        except PermissionError:
+        except OSError:
             found.append(None)
         except AgentError as error:
             if error.kind != "not_found":

@@ -30,6 +30,9 @@ OURS = ("sweeps", "runs", "envs", "code", "data", "models", "prepared", "schedul
 """The names that armada creates below its root, in the order of deletion. Other names belong to the user."""
 _LAST = ("locks", "agent")
 """What a run that comes at the last moment needs."""
+_WAIT_S = 5.0
+_REPEATED_WAIT_S = 600.0
+"""How long a wipe waits that names its root, in seconds: the one that runs may be the same request, of a lost connection."""
 
 
 def forget_secrets(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -60,7 +63,9 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     set aside by one rename, and judged again there: what came since the first look is put back with all the rest, and
     nothing is deleted. Only then are they renamed to what is deleted (`host/set_aside.py`, `verdicts/wiping.py`).
 
-    If another home was registered for one of the runs, root.json stays: it records who wiped the host, and when.
+    If another home was registered for one of the runs, root.json stays: it records who wiped the host, and when. It also
+    stays until a home that names the root says that it has the answer (`forget_wipe`): where the answer is lost, the home
+    asks again, of what is another root by then.
 
     Returns:
         In `removed` what was deleted, in `left` what remains, in `root` the id of the deleted root.
@@ -70,17 +75,19 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             here meanwhile, or since home judged the host: the root, or a run, is another one than it names, or a run has
             more than it names.
     """
-    asker, judged = homes.read_asker(params), _read_judged(params)
-    with set_aside.alone(call.root):
+    asker, judged, named = homes.read_asker(params), _read_judged(params), params.get("root")
+    with set_aside.alone(call.root, _WAIT_S if named is None else _REPEATED_WAIT_S):
         set_aside.put_back_all(call.root)  # a wipe that was killed had not judged these
-        former = roots.identify(call.root)
-        _refuse(wiping.why_not_this_root(params.get("root"), former))
+        former, wiped, there = roots.identify(call.root), roots.former_ids(call.root), list_run_ids(call.root)
+        _refuse(wiping.why_not_this_root(named, former, wiped, there))
+        if wiping.is_repeated(named, wiped, there):
+            former = named
         for name in OURS:
             deletion.delete_folder(_trash(call.root, name), _trash(call.root, name))  # these it had
         before = _see(call.root, asker)
         _refuse(wiping.why_not(before))
         _refuse_unjudged(call.root, judged, before)
-        tells = roots.was_wiped(call.root) or any(homes.has_others(paths, asker) for paths in _all_runs(call))
+        has_others = any(homes.has_others(paths, asker) for paths in _all_runs(call))
         try:
             aside = set_aside.set_aside(call.root)
             _refuse(wiping.why_not_since(before, _see(call.root, asker, aside)))
@@ -90,8 +97,9 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             set_aside.put_back_all(call.root)
             raise
         removed = _delete(call.root, trash)
-        if tells:
-            roots.note_wipe(call.root, former, (asker or {}).get("label") or homes.NOBODY)
+        if has_others or named is not None or roots.tells_others(call.root):
+            by = (asker or {}).get("label") or homes.NOBODY
+            roots.note_wipe(call.root, former, by, only_asker=named is not None and not has_others)
         else:
             # Last: whatever is created here afterwards is another root.
             files.remove(os.path.join(call.root, roots.NAME))
@@ -103,6 +111,17 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         "root": former,
         "left": [] if not os.path.isdir(call.root) else list_folder(call.root)[:20],
     }
+
+
+def forget_wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Forget wipes of which a home has recorded that they were done, with the root itself if it is then empty."""
+    recorded = [one for one in parameters.sequence(params, "roots") if isinstance(one, str)]
+    with set_aside.alone(call.root, _WAIT_S):
+        roots.forget_wipes(call.root, recorded)
+        set_aside.forget_lock(call.root)
+    with contextlib.suppress(OSError):  # it contains something else
+        os.rmdir(call.root)
+    return {}
 
 
 def _read_judged(params: Dict[str, Any]) -> Optional[Dict[str, removing.FolderSeen]]:

@@ -5,9 +5,13 @@ more, and the second look sees what is to be deleted.
 
 | home's own judgement, before both, did not see                 | all is deleted |
 |----------------------------------------------------------------|----------------|
-| this root                                                      | no             |
+| this root, and it records no wipe of the judged one            | no             |
+| this root, and it records such a wipe, and has runs            | no             |
+| this root, and it records such a wipe, and has no run          | yes            |
 | a run, or the submission of a run, that the first look saw     | no             |
 | what a run has beside that: by the table in `removing.py`      | no             |
+
+The row with `yes` is a home that asks again, because the answer was lost.
 
 | either look saw                                                | all is deleted |
 |----------------------------------------------------------------|----------------|
@@ -27,7 +31,7 @@ more, and the second look sees what is to be deleted.
 Silence permits nothing: a home that is not registered is not asked, and so whatever came since the first look stays.
 """
 
-from typing import FrozenSet, List, Mapping, NamedTuple, Optional
+from typing import Collection, FrozenSet, List, Mapping, NamedTuple, Optional
 
 _NAMED = 5
 _AGAIN = "run the same command again: it checks that, too"
@@ -86,9 +90,25 @@ def why_not(seen: Seen) -> Optional[Refusal]:
     return None
 
 
-def why_not_this_root(judged: Optional[str], now: Optional[str]) -> Optional[Refusal]:
-    """Judge the root by its id, beside the one that home judged. None as the latter: home does not say which."""
-    if judged is None or judged == now:
+def is_repeated(judged: Optional[str], wiped: Collection[str], runs: Collection[str]) -> bool:
+    """Whether a home asks again for a wipe that was done: its answer was lost, and the home reconnected.
+
+    Args:
+        judged: The id of the root that home judged; None: it does not say.
+        wiped: The former ids of this root, as it records them.
+        runs: The names of the runs that it has by now.
+    """
+    return judged is not None and judged in wiped and not runs
+
+
+def why_not_this_root(
+    judged: Optional[str], now: Optional[str], wiped: Collection[str] = (), runs: Collection[str] = ()
+) -> Optional[Refusal]:
+    """Judge the root by its id, beside the one that home judged. None as the latter: home does not say which.
+
+    `wiped` and `runs` as for `is_repeated`.
+    """
+    if judged is None or judged == now or is_repeated(judged, wiped, runs):
         return None
     what = "another root is here than the one that was checked: a disk was mounted or unmounted; nothing was deleted"
     return Refusal(what, _AGAIN)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
 import io
+from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+
+from armada.cli import trust
+from armada.cli.host_add import add_new
 from armada.cli.trust import ShownKeys, show
-from armada.transport.ssh.host_keys import HostKey
+from armada.config.hosts import Host
+from armada.errors import Conflict
+from armada.paths import HomePaths
+from armada.transport.ssh.host_keys import HostKey, pinned_keys
 
 
 def key(alias: str, text: bytes) -> HostKey:
@@ -25,3 +35,19 @@ def test_each_key_stands_under_the_machine_that_shows_it() -> None:
         f"  ssh-ed25519 {host.fingerprint}",
         f"  ssh-ed25519 {former.fingerprint}  (pinned before)",
     ]
+
+
+def test_a_host_whose_name_was_taken_meanwhile_pins_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = HomePaths(tmp_path / "config", tmp_path / "state")
+    home.make()
+    first, second = key("armada-box", b"first"), key("armada-box", b"second")
+    options, context = argparse.Namespace(yes=True, expect=None), SimpleNamespace(home=home)
+
+    def add(shown: HostKey, target: str) -> None:
+        monkeypatch.setattr(trust, "ask_keys", lambda *_: ShownKeys([shown], [], {"armada-box": "box"}))
+        add_new(context, Host(name="box", ssh=target), options, io.StringIO())  # type: ignore[arg-type]  # only its home
+
+    add(first, "me@one")
+    with pytest.raises(Conflict, match="there is a host box already"):
+        add(second, "me@two")
+    assert pinned_keys(home) == {"armada-box": [first]}

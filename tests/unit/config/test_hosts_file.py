@@ -38,6 +38,15 @@ def test_adding_keeps_every_character_that_was_there(home: HomePaths) -> None:
     assert home.hosts_file.read_text() == expected
 
 
+@pytest.mark.fault("two `hosts add` of one name with different boxes", "the second is refused and pins no key")
+def test_what_is_kept_by_a_hosts_name_stays_when_its_name_is_taken(home: HomePaths) -> None:
+    pinned: list[str] = []
+    add_host(home, Host(name="new", ssh="me@there"), first=lambda: pinned.append("there"))
+    with pytest.raises(Conflict, match="there is a host new already"):
+        add_host(home, Host(name="new", ssh="me@elsewhere"), first=lambda: pinned.append("elsewhere"))
+    assert pinned == ["there"]
+
+
 def test_removing_keeps_the_comments_of_the_others(home: HomePaths) -> None:
     home.hosts_file.write_text(COMMENTED)
     remove_host(home, "desk")

@@ -137,7 +137,7 @@ def test_a_run_that_is_seen_to_run_just_before_it_is_submitted_is_not_submitted(
 ) -> None:
     """Another home has resumed it. The host's refusal would be written over what runs."""
 
-    def late(database: Database, run: runs.Run) -> dict[str, str]:
+    def late(database: Database, run: runs.Run, _confirmed: object) -> dict[str, str]:
         runs.record(database, run.run_id, Verdict("running", None, None, 2, 7), submission=2)
         return {}
 
@@ -256,3 +256,29 @@ def test_other_settings_are_refused_with_the_launch_that_has_them(tmp_path: Path
         with pytest.raises(UsageError, match="keeps the settings that it was launched with") as refused:
             refuse_other_settings(database, run, ["train.learning_rate=1e-5", "train.optimizer={name: sgd}"])
         assert refused.value.hint == hint
+
+
+@pytest.mark.fault(
+    "a host rewrites the plan of a run before `armada recover`", "no variable of the shell is sent to it"
+)
+def test_what_only_the_host_asks_for_is_sent_once_a_person_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OWN_TOKEN", "OTHER_TOKEN"):
+        monkeypatch.setenv(name, f"the value of {name}")
+    job = {"argv": ["true"], "secrets": ["OWN_TOKEN", "OTHER_TOKEN"]}
+    spec = {"job": job, "adopted": {"unconfirmed_secrets": ["OTHER_TOKEN"]}}
+    with Database(tmp_path / "store.db") as database:
+        runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="command", experiment=None, spec=spec)
+        runs.record(database, "q-aaaaaa", Verdict("failed", "exit_3", None, 1, 5))
+        session, run = Session(HomePaths(tmp_path, tmp_path), Conflict("refused")), runs.find(database, "q-aaaaaa")
+        words = "only its host, box, says that it needs these variables of your environment: OTHER_TOKEN$"
+        with pytest.raises(Conflict, match=words) as told:
+            resume_run(database, session, run)  # type: ignore[arg-type]  # all that is used
+        assert told.value.hint == "to send their values to box: armada resume q-aaaaaa --secrets OTHER_TOKEN"
+        assert not hasattr(session, "secrets")
+        with pytest.raises(UsageError, match="q-aaaaaa does not ask for HOME"):
+            resume_run(database, session, run, confirmed=["HOME"])  # type: ignore[arg-type]  # all that is used
+        with pytest.raises(Conflict, match="refused"):
+            resume_run(database, session, run, confirmed=["OTHER_TOKEN"])  # type: ignore[arg-type]  # all that is used
+    assert session.secrets == {name: f"the value of {name}" for name in ("OWN_TOKEN", "OTHER_TOKEN")}

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown
+from armada.home import own
 from armada.launch.retry import AGAIN_S, RECENT_S, Retries
+from armada.paths import HomePaths
 from armada.store import runs
 from armada.store.database import Database
 from armada.store.runs import Run
@@ -25,8 +27,9 @@ class Host(Answering):
     """A host that lost runs, and says what a test says of each of them."""
 
     def __init__(self) -> None:
-        self.host = SimpleNamespace(name="box", batch=None)
+        self.host = SimpleNamespace(name="box", batch=None, local=False, root=None)
         self.evidence: dict[str, Any] | None = LOST
+        self.home: HomePaths | None = None
         self.asked: list[str] = []
         self.resumed: list[str] = []
         self.error: Callable[[], ArmadaError] | None = None
@@ -121,6 +124,39 @@ def test_only_the_run_that_was_asked_for_is_resumed(database: Database, host: Ho
     for run_id in ("q-1", "q-2"):
         lose(database, run_id)
     assert retries(host).look(database, NOW, only="q-2") == ["q-2"]
+
+
+@pytest.mark.fault(
+    "a home is copied while a run of it on this machine has retries left", "the copy does not run it again"
+)
+@pytest.mark.parametrize(
+    ("local", "root", "launcher", "resumed"),
+    [
+        (True, None, "a" * 32, []),
+        (True, "/srv/runs", "a" * 32, ["mine"]),
+        (False, None, "a" * 32, ["mine"]),
+        (True, None, None, ["mine"]),
+    ],
+    ids=["of the original", "another root", "a host", "its own"],
+)
+def test_a_copy_of_a_home_leaves_the_runs_of_the_original_on_this_machine_alone(
+    database: Database,
+    host: Host,
+    tmp_path: Path,
+    local: bool,
+    root: str | None,
+    launcher: str | None,
+    resumed: list[str],
+) -> None:
+    paths = HomePaths(tmp_path / "config", tmp_path / "state")
+    paths.make()
+    vars(host.host).update(local=local, root=root)
+    host.home = paths
+    lose(database, "mine", home={"id": launcher or own(paths).id, "label": "ann@laptop", "path": "/home/ann"})
+    retries(host).look(database, NOW)
+    assert host.resumed == resumed
+    if not resumed:
+        assert "this home is a copy of the one that launched it" in str(runs.find(database, "mine").message)
 
 
 def test_a_batch_system_requeues_what_its_nodes_lose(database: Database, host: Host) -> None:

@@ -53,6 +53,8 @@ def test_a_record_is_read_as_it_was_written(home: HomePaths, tmp_path: Path) -> 
         files=(("corpus", "hf://owner/x", "abc"),),
         gpus=("NVIDIA H200",),
         price_per_hour=2.5,
+        secrets=("HF_TOKEN",),
+        sync={"keep_home": {"last": 2}},
     )
     write_record(home, RUN, record)
     assert read_record(home, RUN) == record

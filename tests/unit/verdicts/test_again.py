@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from armada_agent.verdicts import doubt
 
-from armada.verdicts.again import announces, may_have_succeeded, resumes_from, resuming_words
+from armada.verdicts.again import announces, is_copied, may_have_succeeded, resumes_from, resuming_words
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,10 @@ def test_a_job_that_is_told_of_no_checkpoint_is_said_to_begin_anew(
 def test_what_writes_no_checkpoint_announces_none(spec: dict[str, object], judged: bool) -> None:
     assert announces(spec) is judged
     assert doubt.announces(spec) is judged
+
+
+@pytest.mark.parametrize(
+    ("launcher", "is_within", "copied"), [("a", True, True), ("a", False, False), ("b", True, False)]
+)
+def test_a_run_within_a_home_that_another_home_launched_is_a_copy(launcher: str, is_within: bool, copied: bool) -> None:
+    assert is_copied(launcher, "b", is_within=is_within) == copied

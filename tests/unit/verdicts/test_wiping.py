@@ -9,6 +9,7 @@ from armada_agent.verdicts.wiping import (
     Refusal,
     RunSeen,
     Seen,
+    is_repeated,
     why_not,
     why_not_since,
     why_not_the_rest,
@@ -100,3 +101,19 @@ def test_the_first_look_beside_what_home_judged(judged: dict[str, int | None] | 
 )
 def test_the_root_beside_the_one_that_home_judged(judged: str | None, now: str | None, goes: bool) -> None:
     assert (why_not_this_root(judged, now) is None) == goes
+
+
+@pytest.mark.parametrize(
+    ("judged", "wiped", "runs", "repeated", "goes"),
+    [
+        ("r", ["q", "r"], [], True, True),
+        ("r", ["q", "r"], ["run-1"], False, False),
+        ("r", ["q"], [], False, False),
+        (None, ["q"], [], False, True),
+    ],
+)
+def test_a_wipe_that_was_done_is_told_from_another_root(
+    judged: str | None, wiped: list[str], runs: list[str], repeated: bool, goes: bool
+) -> None:
+    assert is_repeated(judged, wiped, runs) == repeated
+    assert (why_not_this_root(judged, "s", wiped, runs) is None) == goes

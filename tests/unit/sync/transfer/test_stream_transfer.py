@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -202,3 +203,46 @@ def test_new_connections_are_opened_at_once_only_for_what_the_direct_stream_may_
     size_bytes: int, beside: int
 ) -> None:
     assert streams_for(0.1, size_bytes, has_direct=True) == beside
+
+
+def test_a_download_that_is_given_up_waits_for_what_is_being_written(
+    home: HomePaths, writer: BlockWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream's thread that wrote on would write to whatever gets the numbers of the closed descriptors."""
+    direct = FakeStream(is_direct=True)
+    writing, given_up = threading.Event(), threading.Event()
+    write = writer.write
+    written: list[int] = []
+
+    def slowly(index: int, offset: int, data: bytes | memoryview) -> None:
+        writing.set()
+        given_up.wait()
+        threading.Event().wait(0.2)  # the disk is slow
+        write(index, offset, data)
+        written.append(offset)
+
+    def give_up(_: object) -> None:
+        writing.wait()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(writer, "write", slowly)
+    monkeypatch.setattr(direct, "close", given_up.set)
+    fetcher = Fetcher(FakeSession(home, direct, []))  # type: ignore[arg-type]  # all that is used of a session
+    fetcher.prepare()
+    fetcher.pool.direct()
+    with pytest.raises(KeyboardInterrupt):
+        fetcher.fetch("r", "outbox/d/", writer, give_up)
+    assert written == [0]
+
+
+def test_a_closed_writer_writes_to_no_descriptor(tmp_path: Path) -> None:
+    file = File("model", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
+    closed = BlockWriter(tmp_path / "staging", tmp_path / "blocks", [file])
+    closed.close()
+    reused = os.open(tmp_path / "another", os.O_RDWR | os.O_CREAT)
+    with pytest.raises((OSError, IndexError)):
+        closed.write(0, 0, b"late")
+    with pytest.raises(OSError, match=r"abandoned|descriptor"):
+        closed.finish_block(0, 0)
+    os.close(reused)
+    assert (tmp_path / "another").read_bytes() == b""
