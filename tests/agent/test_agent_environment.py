@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from armada_agent.foundation import files
+from armada_agent.foundation import durability
 from armada_agent.foundation.session import Call, Session
 from armada_agent.provision import environment, pip_configuration, uv
 
@@ -211,10 +211,10 @@ def test_an_environment_is_on_the_disk_before_it_counts_as_ready(
     monkeypatch.setattr(uv, "obtain", lambda *_: "uv")
     monkeypatch.setattr("armada_agent.provision.environment._Build._do", do)
     if has_syncfs:
-        monkeypatch.setattr(files, "_syncfs", flush)
+        monkeypatch.setattr(durability, "_syncfs", flush)
     else:
-        monkeypatch.setattr(files, "_syncfs", lambda _descriptor: False)
-        monkeypatch.setattr(files, "fsync_tree", flush)
+        monkeypatch.setattr(durability, "_syncfs", lambda _descriptor: False)
+        monkeypatch.setattr(durability, "fsync_tree", flush)
     with pytest.raises(OSError, match="Input/output error"):
         environment.ensure(call, {"key": "own-1", "requirements": "tiny\n", "python": "python3"})
     assert len(flushed) == 1
@@ -223,7 +223,7 @@ def test_an_environment_is_on_the_disk_before_it_counts_as_ready(
 
 def test_a_whole_disk_is_flushed(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    files.fsync_disk(str(tmp_path))
+    durability.fsync_disk(str(tmp_path))
 
 
 def test_extra_indexes_mean_what_they_mean_to_pip(

@@ -17,7 +17,6 @@ from armada.store import checkpoints, runs
 from armada.sync.checkpoints import folders
 from armada.sync.checkpoints.published import PARTIAL
 from armada.sync.checkpoints.selection import choose_checkpoint
-from armada.sync.errors import ManifestRejected
 from armada.sync.runs import pull as pulling
 from armada.sync.runs.pull import Pulled
 from armada.sync.runs.pull import pull as pull_now
@@ -77,14 +76,27 @@ def test_what_was_left_out_and_is_nowhere_any_more_is_said_and_the_rest_stays(pl
     assert "optimizer.pt" in json.loads((folder / PARTIAL).read_text())["left_out"]
 
 
-@pytest.mark.fault("PARTIAL.json at home is damaged", "a sentence names it, and nothing is fetched or deleted")
+@pytest.mark.fault("PARTIAL.json at home is damaged", "a pull replaces it, and what it brings is whole")
 @pytest.mark.parametrize("text", ["{", "[" * 100_000])
-def test_a_list_of_what_was_left_out_that_cannot_be_read_is_named(place: Place, text: str) -> None:
+def test_a_list_of_what_was_left_out_that_cannot_be_read_is_replaced(place: Place, text: str) -> None:
     place.create(include_optimizer=False)
     place.save(1, {"model": b"1", **OPTIMIZER})
     (folder,) = place.sync().published
     (folder / PARTIAL).write_text(text)
-    with pytest.raises(ManifestRejected, match=r"PARTIAL.json, which names the files left out here, cannot be read"):
+    pull(place, 1)
+    assert (folder / "model").read_bytes() == b"1"
+    assert (folder / "optimizer.pt").read_bytes() == OPTIMIZER["optimizer.pt"]
+    assert not (folder / PARTIAL).exists()
+
+
+@pytest.mark.fault("PARTIAL.json at home is damaged, and the host has no copy", "it is named, and nothing is deleted")
+def test_a_damaged_list_without_a_copy_on_the_host_is_named(place: Place) -> None:
+    place.create(include_optimizer=False)
+    digest = place.save(1, {"model": b"1", **OPTIMIZER})
+    (folder,) = place.sync().published
+    (folder / PARTIAL).write_text("{")
+    shutil.rmtree(place.remote / "outbox" / digest)
+    with pytest.raises(ArmadaError, match="is damaged, and could not be repaired: run tune-1 has no checkpoint"):
         pull(place, 1)
     assert (folder / "model").read_bytes() == b"1"
 

@@ -53,9 +53,7 @@ MODULES = (
     Module(f"{_AGENT}/verdicts/liveness.py", _VERDICTS),
     Module(f"{_AGENT}/verdicts/wiping.py", _VERDICTS),
     Module(
-        f"{_AGENT}/verdicts/requeue.py",
-        _VERDICTS,
-        frozenset({"gained", "can_resume", "decide", "count_fruitless"}),
+        f"{_AGENT}/verdicts/requeue.py", _VERDICTS, frozenset({"gained", "can_resume", "decide", "count_fruitless"})
     ),
     Module(
         f"{_AGENT}/engines/htcondor.py",

@@ -16,7 +16,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from armada_agent.errors import is_disk_full
-from armada_agent.foundation import files
+from armada_agent.foundation import durability, files
 from armada_agent.foundation.log import say
 from armada_agent.outbox import thinning
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch
@@ -288,7 +288,7 @@ def publish(
         files.write_bytes(temporary, content)
         os.rename(temporary, os.path.join(folder, MANIFEST))
         files.remove(os.path.join(folder, ANNOUNCEMENT))
-        files.fsync_folders(folder)
+        durability.fsync_folders(folder)
     digest = hashlib.sha256(content).hexdigest()
     _move(folder, paths.checkpoint(digest).rstrip("/"), digest, listed)
     files.fsync_folder(paths.outbox)

@@ -8,7 +8,7 @@ import stat
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from armada_agent.errors import AgentError
-from armada_agent.foundation import files, parameters
+from armada_agent.foundation import durability, files, parameters
 from armada_agent.foundation.session import Call
 from armada_agent.host import trust
 from armada_agent.paths import checked_digest
@@ -60,7 +60,7 @@ def publish(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             if problems:
                 shown = "; ".join(problems[:10])
                 raise AgentError("io", "%d staged files are wrong: %s" % (len(problems), shown), "send it again")
-            files.fsync_folders(staging)
+            durability.fsync_folders(staging)
             if params["kind"] == "data":
                 integrity.protect(staging)  # jobs see these very files, behind links
             integrity.note(record_path(path), staging, manifest)
@@ -186,7 +186,7 @@ def find_problem(location: str, size: int, sha256: str) -> str:
             digest = hashlib.sha256()
             for block in iter(lambda: stream.read(_BLOCK), b""):
                 digest.update(block)
-            files.flush_or_remove(stream.fileno(), location)
+            durability.flush_or_remove(stream.fileno(), location)
     except FileNotFoundError:
         return "is missing"
     return "" if digest.hexdigest() == sha256 else "has another SHA-256"

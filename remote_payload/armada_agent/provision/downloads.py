@@ -9,7 +9,7 @@ import urllib.error
 from typing import Any, Dict, List, Optional, Set
 
 from armada_agent.errors import AgentError, from_os_error, is_disk_full
-from armada_agent.foundation import files, parameters
+from armada_agent.foundation import durability, files, parameters
 from armada_agent.foundation.session import Call
 from armada_agent.provision import content, integrity, sources
 from armada_agent.provision.hub_listing import HubError
@@ -78,7 +78,7 @@ def _fetch(call: Call, source: Source, staging: str) -> str:
         if not os.path.isdir(path):
             shutil.rmtree(waiting, ignore_errors=True)  # of an interrupted transfer; everything is here now
             _remove_others(staging, {entry[0] for entry in manifest})
-            files.fsync_folders(staging)
+            durability.fsync_folders(staging)
             integrity.protect(staging)
             integrity.note(content.record_path(path), staging, manifest)
             os.rename(staging, path)
@@ -174,7 +174,7 @@ def _verified(item: Item, target: str) -> Entry:
         for block in iter(lambda: stream.read(_BLOCK), b""):
             sha256.update(block)
             blob.update(block)
-        files.flush_or_remove(stream.fileno(), target)
+        durability.flush_or_remove(stream.fileno(), target)
     kind, _, wanted = (item.check or "").partition(":")
     found = {"sha256": sha256.hexdigest(), "blob": blob.hexdigest()}.get(kind)
     if found is not None and found != wanted:

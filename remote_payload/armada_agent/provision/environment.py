@@ -10,7 +10,7 @@ import time
 from typing import Any, Dict, List, Mapping, Optional
 
 from armada_agent.errors import AgentError
-from armada_agent.foundation import files, parameters
+from armada_agent.foundation import durability, files, parameters
 from armada_agent.foundation.session import Call
 from armada_agent.host import mounts, setup_lines, trust
 from armada_agent.provision import build_claim, environment_folder, flash_attention, pip_configuration, uv
@@ -220,7 +220,7 @@ class _Build:
             "built_on": socket.gethostname(),
         }
         self._call.progress("writing the environment to disk")
-        files.fsync_disk(self._folder)  # after a power failure, READY would stand beside empty modules
+        durability.fsync_disk(self._folder)  # after a power failure, READY would stand beside empty modules
         self._claim.require()
         files.write_json(os.path.join(self._folder, environment_folder.READY), ready)
 

@@ -11,7 +11,7 @@ import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from armada_agent.errors import AgentError
-from armada_agent.foundation import files, parameters
+from armada_agent.foundation import durability, files, parameters
 from armada_agent.foundation.session import Call
 from armada_agent.host import gpus, setup_lines
 from armada_agent.paths import checked_digest
@@ -157,7 +157,7 @@ def _unpack(call: Call, key: str, digest: str, claim: build_claim.Claim) -> None
     if os.path.isdir(folder):
         environment.refuse_others(call.root, key)
         shutil.rmtree(folder)
-    files.fsync_folders(made)
+    durability.fsync_folders(made)
     os.rename(made, folder)
     files.fsync_folder(os.path.dirname(folder))
 
@@ -206,7 +206,7 @@ def _place_python(call: Call, staging: str, packed: Packed) -> Interpreter:
             if interpreters.probe(os.path.join(made, program)) is None:
                 message = "%s, which came from %s, does not start on this host"
                 raise AgentError("environment", message % (packed.standalone, packed.hostname))
-            files.fsync_folders(made)
+            durability.fsync_folders(made)
             os.rename(made, target)
             files.fsync_folder(os.path.dirname(target))
     found = interpreters.probe(_standalone_program(call.root, packed))

@@ -8,7 +8,7 @@ import shutil
 from typing import Any, Dict, List, Optional
 
 from armada_agent.errors import AgentError
-from armada_agent.foundation import deletion, files, parameters
+from armada_agent.foundation import deletion, durability, files, parameters
 from armada_agent.foundation.session import Call
 from armada_agent.host import job_variables, roots, set_aside
 from armada_agent.outbox import homes
@@ -275,12 +275,12 @@ def _fill(call: Call, staged: str, spec: Dict[str, Any], launch: Dict[str, str],
         sha = content.find_code(call.root, code)
         if sha is not None:
             content.require_right(work, sha, code, True, call)  # the copy, because the copy is executed
-        files.fsync_tree(work)  # after a power failure, an empty script would end successfully
+        durability.fsync_tree(work)  # after a power failure, an empty script would end successfully
     else:
         raise AgentError("not_found", "the code's folder %s is not on this host" % code, "send it first")
     if spec["job"].get("data"):
         work_data.link(call.root, work, spec["job"]["data"])
-        files.fsync_tree(work)
+        durability.fsync_tree(work)
     for name, text in launch.items():
         files.write_bytes(os.path.join(staged, name), text.encode("utf-8"))
     if secrets:
