@@ -149,6 +149,8 @@ def _remove(options: argparse.Namespace) -> int:
     if left:
         stay = f"{counted(len(left), 'run')} of it: armada ps --all still lists them, armada rm RUN --without-host forgets one"
         print(f"  {stay}")
+    if left and host.prices and host.batch is None:
+        print("  from now on `armada costs` counts only its runs, and not what nobody used of it")
     if only_there:
         size = amount(sum(c.size_bytes for c in only_there))
         print(f"  {counted(len(only_there), 'checkpoint')} ({size}) of these not home, as far as armada knows")

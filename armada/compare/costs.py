@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from armada.costs.amounts import Amounts, total
 from armada.costs.report import WEEK_S, HostCost, cost_of_host, forecast
-from armada.costs.tariff import Tariff
+from armada.costs.tariff import DAY_S, Tariff
 from armada.store import adopted, runs
 from armada.store import hosts as host_records
 from armada.store.queries.uses import read_use
@@ -165,6 +165,8 @@ def gather_costs(books: Books, *, hosts: Sequence[str], run_id: str | None, week
         stopped = stopped_spans(stopping, now)
         if stopping.state == "gone":
             silent.append(f"{name} has not answered since its stop command: it is assumed to cost nothing since then")
+        if (note := _uncounted(name, known.get(name), used[name], seen, has_price=name in tariffs)) is not None:
+            silent.append(note)
         if name not in tariffs:
             rented = (None, max((end for use in used[name] for _, end in use.spans), default=now))
         whole.append(cost_of_host(name, known.get(name), used[name], rented, (0.0, now), stopped))
@@ -240,6 +242,22 @@ def _weeks(now: float, count: int) -> Iterator[tuple[float, float]]:
 
     for number in range(count):
         yield monday(number), min(now, monday(number - 1))
+
+
+def _uncounted(
+    host: str, tariff: Tariff | None, used: Sequence[Use], seen: float | None, *, has_price: bool
+) -> str | None:
+    """Say that a box was paid at times of which only runs are counted; None where nothing is left out."""
+    if tariff is None or not tariff.is_box or not any(use.spans for use in used):
+        return None
+    if not has_price:
+        return f"{host} has no price in your files any more: only its runs are counted, and not what nobody used of it"
+    if seen is None:
+        return f"{host} has not answered yet: only earlier runs of that name are counted, and not what nobody used then"
+    if min(start for use in used for start, _ in use.spans) >= seen - DAY_S:  # a host's clock may be that far off
+        return None
+    day = time.strftime("%Y-%m-%d", time.localtime(seen))
+    return f"{host} is counted since {day}: of the time before, only its runs are, and not what nobody used of it"
 
 
 def _notes(found: Sequence[Run], by_run: dict[str, Use], tariffs: dict[str, Tariff]) -> Iterator[str]:

@@ -80,7 +80,8 @@ def cost_of_host(
         host: Its name.
         tariff: Its prices; None: not known.
         used: All runs of the host.
-        rented: Since when (None: not known, so from its first run) and until when it counts, in unix time.
+        rented: Since when and until when the box counts, also while nothing runs there, in unix time. None: not known,
+            so only what runs used. Runs of before, of an earlier box of this name, count as what they used.
         window: What of it counts.
         stopped: When it was stopped meanwhile.
     """
@@ -92,7 +93,8 @@ def cost_of_host(
     node_hours = sum(lasted_s(spans) for _, spans in inside) / 3600
     until = max(window[0], min(window[1], rented[1]))
     since = None if first is None else min(max(first, window[0]), until)
-    rent = within(without([(first, max(rented[1], first))], stopped), *window) if first is not None else []
+    paid = [(rented[0], max(rented[0], rented[1]))] if rented[0] is not None else []
+    rent = within(without(paid, stopped), *window)
     tariff = tariff or Tariff(())
     runs = tariff.cost_together(inside)
     if not tariff.is_box:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Span: TypeAlias = tuple[float, float]
 """From and until, in unix time."""
 
-_DAY_S = 86_400.0
+DAY_S = 86_400.0
 
 Rate: TypeAlias = Callable[[Price, int], float | None]
 """What an hour costs at a price, for so many GPUs; None if that is not known."""
@@ -178,14 +178,14 @@ def ran(started_at: float, ended_at: float | None, created_at: float, now: float
     if not is_possible(started_at, created_at, now):
         start = created_at
         lasted = ended_at - started_at if ended_at is not None else -1.0
-        ended_at = start + lasted if 0 <= lasted <= max(0.0, now - created_at) + _DAY_S else None
-    end = ended_at if ended_at is not None and ended_at <= now + _DAY_S else now
+        ended_at = start + lasted if 0 <= lasted <= max(0.0, now - created_at) + DAY_S else None
+    end = ended_at if ended_at is not None and ended_at <= now + DAY_S else now
     return (start, max(start, end))
 
 
 def is_possible(started_at: float, created_at: float, now: float) -> bool:
     """Whether a start by a host's clock may be right: it is at most a day off."""
-    return created_at - _DAY_S <= started_at <= now + _DAY_S
+    return created_at - DAY_S <= started_at <= now + DAY_S
 
 
 def without(spans: Iterable[Span], gaps: Iterable[Span]) -> list[Span]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from armada.protocol.message import Misfit
 from armada.protocol.runs import ListedRun, ListRuns, ReadSpecs, StoredSpec
 from armada.recovery.published import adopt_spec
 from armada.store import adopted, hosts, runs
+from armada.store.queries.uses import read_uses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,8 +76,21 @@ def read_host(
         observe(database, session, seen[start : start + _RUNS_AT_ONCE])
     for run_id in added:
         adopted.retell(database, run_id)
+    record = hosts.find(database, host)
+    is_new = record is None or record.first_seen_at is None
     hosts.record_facts(database, host, session.call(AskFacts(), timeout_s=60.0).as_json())
+    if is_new:
+        _count_from_its_runs(database, session, set(there))
     return HostFindings(host, len(there), tuple(added), elsewhere, tuple(damaged), unenrolled)
+
+
+def _count_from_its_runs(database: Database, session: HostSession, there: set[str]) -> None:
+    """Let a host cost from the first run that this home began there: the lost store knew since when it is rented."""
+    host, theirs = session.host.name, runs.launchers(database, own(session.home).id)
+    mine = [run for run in runs.every(database, host=host) if run.run_id in there and run.run_id not in theirs]
+    starts = [start for use in read_uses(database, mine, time.time()) for start, _ in use.spans]
+    if starts:
+        hosts.was_seen_before(database, host, min(starts))
 
 
 def _enroll(session: HostSession, run_ids: list[str]) -> tuple[str, ...]:

@@ -81,6 +81,13 @@ def record_facts(database: Database, name: str, facts: Mapping[str, object], *, 
         )
 
 
+def was_seen_before(database: Database, name: str, moment: float) -> None:
+    """Record that a host was there at a moment already: its runs, which are still there, began then."""
+    with database.transaction() as connection:
+        query = "UPDATE hosts SET first_seen_at = ? WHERE name = ? AND (first_seen_at IS NULL OR first_seen_at > ?)"
+        connection.execute(query, (moment, name, moment))
+
+
 def _is_of_batch_system(queue: object) -> bool:
     return isinstance(queue, dict) and ("partitions" in queue or bool(queue.get("error")))
 

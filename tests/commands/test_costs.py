@@ -73,6 +73,15 @@ def test_a_host_that_was_stopped_is_assumed_to_cost_nothing_and_that_is_said(
     assert "box has not answered since its stop command: it is assumed to cost nothing since then" in told["notes"]
 
 
+def test_a_host_whose_price_is_gone_counts_only_its_runs_and_that_is_said(armada: Armada, home: HomePaths) -> None:
+    home.hosts_file.write_text("hosts: {local: {local: true, price: 9 EUR}}\n")
+    assert armada.run("launch", "--host", "local", armada.command("true"), "--follow").returncode == 0
+    assert not any("nobody used" in note for note in armada.json("costs", "--host", "local")["notes"])
+    home.hosts_file.write_text("hosts: {}\n")
+    (note,) = armada.json("costs", "--host", "local")["notes"]
+    assert note.startswith("local has no price in your files any more: only its runs are counted")
+
+
 @pytest.mark.usefixtures("home")
 def test_a_host_costs_from_when_it_was_first_seen_and_its_idle_time_is_named(armada: Armada) -> None:
     told = armada.json("costs")

@@ -16,7 +16,7 @@ import pytest
 
 from armada.foundation import process_identity
 from armada.paths import HomePaths
-from armada.store import runs
+from armada.store import hosts, runs
 from armada.store.database import Database
 from tests import moments
 from tests.chance import dice
@@ -96,6 +96,19 @@ def test_a_lost_store_is_made_anew_with_everything_that_matters(armada: Armada, 
     states = [line.split()[2] for line in armada.run("show", run_id).stdout.splitlines() if line.startswith("  20")]
     assert states[0] == "preparing"
     assert states[-1] == "succeeded"
+
+
+def test_a_host_costs_from_its_first_run_where_the_lost_store_knew_since_when(
+    armada: Armada, home: HomePaths, run_id: str
+) -> None:
+    (before,) = [each for each in armada.json("hosts", "ls") if each["name"] == "local"]
+    lose(home)
+    assert armada.run("recover").returncode == 0
+    with Database(home.store) as database:
+        record, run = hosts.find(database, "local"), runs.find(database, run_id)
+    assert record is not None
+    assert run.started_at is not None
+    assert before["first_seen_at"] <= run.started_at == record.first_seen_at
 
 
 def test_where_no_sweep_is_known_a_run_of_none_is_not_named(armada: Armada, home: HomePaths) -> None:

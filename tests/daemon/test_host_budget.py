@@ -12,14 +12,16 @@ from armada.daemon.host_status import HostStatusRegistry
 from armada.daemon.watcher import Watcher
 from armada.monitor.observe import observe
 from armada.paths import HomePaths
+from armada.provision.admission import refuse_over_budget
 from armada.rpc.session import HostSession
-from armada.store import runs
+from armada.store import hosts, runs
 from armada.store.database import Database
 from armada.store.queries.host_costs import why_over_budget
 from tests.conftest import Armada, eventually
 
 HOUR = 3600.0
 ENTRY = "hosts:\n  local: {{local: true, price: 10 EUR, budget: {} EUR}}\n"
+BOX = "hosts: {box: {ssh: 'me@127.0.0.1:1', price: 10 EUR, budget: 100 EUR}}\n"
 SLEEPS = "trap 'echo saved > kept; exit 0' TERM; while :; do sleep 0.05; done"
 
 
@@ -97,6 +99,35 @@ def test_a_sweep_says_why_its_cells_do_not_begin_and_what_to_do(
     assert armada.json("sweep", "show", sweep, "--cached")["spent_budgets"] == []
     assert armada.json("sweep", "retry", sweep, "--reason", "budget")["left"] == {}
     assert armada.run("sweep", "stop", sweep, "--grace", "0").returncode == 0
+
+
+def test_another_box_of_the_same_name_has_its_whole_budget(armada: Armada, home: HomePaths, database: Database) -> None:
+    home.hosts_file.write_text(BOX)
+    host = load_hosts(home)["box"]
+    month_ago = time.time() - 30 * 24 * HOUR
+    hosts.record_facts(database, "box", {"gpus": [{}]})
+    hosts.was_seen_before(database, "box", month_ago)
+    runs.insert(database, run_id="old-1", name="old", host="box", task="command", experiment=None, spec={})
+    with database.transaction() as connection:
+        connection.execute(
+            "UPDATE runs SET state = 'succeeded', attempt = 1, created_at = ?, started_at = ?, ended_at = ?",
+            (month_ago, month_ago, month_ago + 20 * HOUR),
+        )
+    hosts.mark_released(database, "box", month_ago + 20 * HOUR)
+    assert why_over_budget(database, host, time.time()) is not None
+    assert "counts only its runs" in armada.run("hosts", "rm", "box").stdout
+
+    home.hosts_file.write_text(BOX)
+    assert why_over_budget(database, host, time.time()) is None  # nobody asked it yet
+    refuse_over_budget(database, host)
+    hosts.record_facts(database, "box", {"gpus": [{}]})
+    assert why_over_budget(database, host, time.time() + 9 * HOUR) is None
+    assert why_over_budget(database, host, time.time() + 11 * HOUR) is not None
+    told = armada.json("costs")
+    (box,) = told["hosts"]
+    assert box["costs"] == {"EUR": pytest.approx(200, abs=1)}
+    assert box["idle_s"] == pytest.approx(0, abs=60)
+    assert any(note.startswith("box is counted since 2") for note in told["notes"])
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def read_host_cost(database: Database, host: Host, now: float) -> HostCost:
-    """Return what a host has cost since it was first seen, until now or until everything there was deleted."""
+    """Return what a host has cost since it was first seen, until now or until everything there was deleted.
+
+    Runs of before were on another box of this name: they do not count. A host that was never seen has cost nothing.
+    """
     record = host_records.find(database, host.name)
     since = record.first_seen_at if record is not None else None
     released = record.released_at if record is not None else None
@@ -27,7 +30,8 @@ def read_host_cost(database: Database, host: Host, now: float) -> HostCost:
     tariff = host.tariff(gpu_counts(database).get(host.name))
     uses = read_uses(database, runs.every(database, host=host.name), now)
     rented = (since, released if released is not None else now)
-    return cost_of_host(host.name, tariff, uses, rented, (0.0, now), stopped)
+    window = (since if since is not None else now, now)
+    return cost_of_host(host.name, tariff, uses, rented, window, stopped)
 
 
 def why_over_budget(database: Database, host: Host, now: float) -> str | None:

@@ -97,6 +97,14 @@ def test_a_window_counts_only_what_lies_in_it_and_a_released_host_costs_nothing_
     assert (week.since, week.until) == (2 * HOUR, 4 * HOUR)
 
 
+def test_runs_of_an_earlier_box_of_the_name_count_as_what_they_used_and_the_time_since_is_not_idle() -> None:
+    used = [Use("old", "box", 8, ((HOUR, 3 * HOUR),))]
+    found = cost_of_host("box", BOX, used, (700 * HOUR, 701 * HOUR), (0.0, 701 * HOUR))
+    assert (found.since, found.whole.by_currency, found.idle_s) == (HOUR, {"EUR": 24.0}, HOUR)
+    unseen = cost_of_host("box", BOX, used, (None, 701 * HOUR), (0.0, 701 * HOUR))
+    assert (unseen.whole.by_currency, unseen.idle_s) == ({"EUR": 16.0}, 0.0)
+
+
 def test_a_cluster_is_not_rented_and_a_host_without_a_price_is_unknown() -> None:
     used = [Use("a", "c", 2, ((0.0, HOUR),))]
     cluster = cost_of_host("c", Tariff((Price(3.0),), is_box=False), used, (0.0, 9 * HOUR), (0.0, 9 * HOUR))
