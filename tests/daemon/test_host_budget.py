@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from armada.daemon.watcher import Watcher
 from armada.monitor.observe import observe
 from armada.paths import HomePaths
 from armada.provision.admission import refuse_over_budget
+from armada.rpc.client import Call
 from armada.rpc.session import HostSession
 from armada.store import hosts, runs
 from armada.store.database import Database
@@ -64,6 +67,25 @@ def test_runs_of_a_host_whose_budget_is_spent_are_stopped_and_none_begins(
     assert "and its budget is 100.00 EUR; nothing was started" in refused.stderr
     home.hosts_file.write_text(ENTRY.format(1000))
     assert armada.run("launch", "--host", "local", armada.command("true"), "--follow").returncode == 0
+
+
+def test_a_run_of_another_home_continues_and_is_named_once(
+    home: HomePaths, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    rent(database, 11)
+    other = {"home": {"id": "0" * 16, "label": "bob@desk"}}
+    for run_id, spec in (("mine-1", {}), ("theirs-1", other)):
+        runs.insert(database, run_id=run_id, name="n", host="local", task="command", experiment=None, spec=spec)
+    with database.transaction() as connection:
+        connection.execute("UPDATE runs SET state = 'running', attempt = 1, started_at = ?", (time.time() - HOUR,))
+    host = Host(name="local", local=True, price=[{"price": "10 EUR"}], budget="100 EUR")  # type: ignore[arg-type]  # as a file has it
+    asked: list[Call[Any]] = []
+    session = SimpleNamespace(host=host, home=home, call_all=asked.extend)
+    budget = HostBudget(session)  # type: ignore[arg-type]  # a stand-in that writes down what it is asked
+    budget.look(database, time.time())
+    budget.look(database, time.time() + EVERY_S + 1)
+    assert [each.params["run_id"] for each in asked] == ["mine-1", "mine-1"]
+    assert caplog.text.count("other homes launched theirs-1 of bob@desk") == 1
 
 
 def test_a_watcher_stops_them(armada: Armada, home: HomePaths, database: Database) -> None:
