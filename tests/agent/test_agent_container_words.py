@@ -145,18 +145,43 @@ def test_a_path_with_comma_and_colon_is_quoted() -> None:
         containers.mount_words("/a\nb", True)
 
 
-def test_no_value_but_one_that_means_something_to_the_tool_is_an_argument(tmp_path: Path) -> None:
-    job = {"env": {"PLAIN": "p-value", "LD_LIBRARY_PATH": "/inside", "DOCKER_HOST": "tcp://x"}, "secrets": ["TOKEN"]}
-    environment = {"PLAIN": "p-value", "LD_LIBRARY_PATH": "/inside", "DOCKER_HOST": "tcp://x", "TOKEN": "s3cr3t"}
-    environment |= {"PATH": "/of/the/host", "MODULEPATH": "/of/the/host", "HOME": str(tmp_path / "h")}
-    words, client = compose(tmp_path / "root", DOCKER, environment, job=job)
-    given = after(words, "--env")
-    assert {"PLAIN", "TOKEN", "ARMADA_RUN_ID", "LD_LIBRARY_PATH=/inside", "DOCKER_HOST=tcp://x"} <= set(given)
+def test_no_value_of_a_variable_is_an_argument_but_the_hosts_own_folders(tmp_path: Path) -> None:
+    given = {"PLAIN": "p-value", "LD_LIBRARY_PATH": "/inside", "DOCKER_PASSWORD": "hunter2", "XDG_DATA_HOME": "/xdg"}
+    environment = {**given, "TOKEN": "s3cr3t", "MODULEPATH": "/of/the/host", "HOME": str(tmp_path / "h")}
+    words, client = compose(tmp_path / "root", DOCKER, environment, job={"env": given, "secrets": ["TOKEN"]})
+    assert {"PLAIN", "TOKEN", "ARMADA_RUN_ID"} <= set(after(words, "--env"))
     assert (client["PLAIN"], client["TOKEN"]) == ("p-value", "s3cr3t")
-    assert client.get("LD_LIBRARY_PATH") != "/inside"
-    assert not any("s3cr3t" in word or "/of/the/host" in word for word in words)
-    assert "PATH" not in given
-    assert f"HOME={tmp_path}/root/containers/home" in given
+    assert not any(value in word for value in (*given.values(), "s3cr3t", "/of/the/host") for word in words)
+    assert f"HOME={tmp_path}/root/containers/home" in after(words, "--env")
+
+
+def test_a_variable_that_the_tool_would_obey_reaches_the_container_in_a_file_of_the_users_own(tmp_path: Path) -> None:
+    given = {"DOCKER_HOST": "tcp://x:y@z", "LD_LIBRARY_PATH": "/inside", "PATH": "/bin"}
+    words, client = compose(tmp_path, DOCKER, given, job={"env": given})
+    [path] = after(words, "--env-file")
+    assert Path(path).read_text() == "DOCKER_HOST=tcp://x:y@z\nLD_LIBRARY_PATH=/inside\nPATH=/bin\n"
+    assert Path(path).stat().st_mode & 0o777 == 0o600
+    assert not any(client.get(name) == value for name, value in given.items())
+    assert enclosure.clear(RunPaths(str(tmp_path), "box-1")) is None
+    assert not Path(path).exists()
+
+
+@pytest.mark.parametrize("name", ["https_proxy", "ALL_PROXY", "HTTP_PROXY", "ftp_proxy", "HF_ENDPOINT"])
+def test_the_password_of_a_proxy_is_no_argument(tmp_path: Path, name: str) -> None:
+    address = "http://alice:hunter2@proxy:3128"
+    words, client = compose(tmp_path, PODMAN, {name: address})
+    assert name in after(words, "--env")
+    assert client[name] == address
+    assert not any("hunter2" in word for word in words)
+
+
+def test_a_variable_that_a_container_cannot_be_given_is_refused_without_its_value(tmp_path: Path) -> None:
+    given = {"REGISTRY_KEY": "one\ntwo"}
+    with pytest.raises(
+        AgentError, match="`env:` gives REGISTRY_KEY a value of several lines; a container gets"
+    ) as error:
+        compose(tmp_path, DOCKER, given, job={"env": given})
+    assert "two" not in str(error.value)
 
 
 def test_the_image_and_the_program_stand_where_no_option_does(tmp_path: Path) -> None:

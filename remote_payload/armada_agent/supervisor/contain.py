@@ -76,6 +76,7 @@ class _Container:
             else:
                 words = [self._program, "attach", "--no-stdin", "--sig-proxy=false", self._name]
                 client = subprocess.Popen(words, stdin=subprocess.DEVNULL)
+        files.remove(self._paths.container_variables)
         if containers.remove(self._program, self._name) is None:
             files.remove(self._paths.container)  # nothing is left to clear
         return code
