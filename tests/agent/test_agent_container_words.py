@@ -419,3 +419,53 @@ def test_a_job_that_ends_with_127_in_its_container_has_started(tmp_path: Path) -
     docker.chmod(0o755)
     assert contain.contain(str(tmp_path), "box-1", 1, str(docker), ["run"]) == 127
     assert not Path(paths.attempt(1, "failure.json")).exists()
+
+
+GO = '2026/11/30 exec: "git": executable file not found in $PATH'
+CATATONIT = "ERROR (catatonit:2): failed to exec pid1: No such file or directory"
+CRUN = "Error: crun: executable file `nonesuch` not found in $PATH"
+
+
+def ended(folder: Path, said: str, code: int, status: str) -> tuple[int, Path]:
+    """Let a tool end a container; return the run's exit code, and the place of failure.json."""
+    paths = RunPaths(str(folder), "box-1")
+    Path(paths.attempt(1)).mkdir(parents=True, exist_ok=True)
+    Path(paths.output).write_text(f"step 1\n{said}\n")
+    # Podman's record of a container that did not start has exit code 0.
+    state = json.dumps([{"State": {"Status": status, "Running": False, "ExitCode": code * (status == "exited")}}])
+    docker = folder / "docker"
+    docker.write_text(f"#!/bin/sh\n[ $1 = run ] && exit {code}\n[ $1 = container ] && echo '{state}'\nexit 0\n")
+    docker.chmod(0o755)
+    return contain.contain(str(folder), "box-1", 1, str(docker), ["run"]), Path(paths.attempt(1, "failure.json"))
+
+
+@pytest.mark.usefixtures("signals")
+@pytest.mark.parametrize("code", [1, 126, 127])
+@pytest.mark.parametrize("said", [GO, CRUN])
+def test_what_a_job_prints_at_its_end_is_not_taken_for_the_containers_start(
+    tmp_path: Path, said: str, code: int
+) -> None:
+    """Programs in Go print the runtime's own sentence when one of their helpers is missing."""
+    exit_code, failure = ended(tmp_path, said, code, "exited")
+    assert exit_code == code
+    assert not failure.exists()
+
+
+@pytest.mark.usefixtures("signals")
+@pytest.mark.parametrize(("said", "code", "status"), [(CATATONIT, 1, "exited"), (CRUN, 127, "created")])
+def test_a_program_that_an_image_lacks_is_told_with_and_without_an_init_process(
+    tmp_path: Path, said: str, code: int, status: str
+) -> None:
+    exit_code, failure = ended(tmp_path, said, code, status)
+    assert (exit_code, json.loads(failure.read_text())["reason"]) == (127, "command_not_found")
+    failure.write_text('{"reason": "the job\'s own"}')
+    ended(tmp_path, said, code, status)
+    assert json.loads(failure.read_text()) == {"reason": "the job's own"}
+
+
+def test_a_layer_whose_id_holds_429_is_no_limit_of_the_registry() -> None:
+    said = ["a1b2c3429def: Pulling fs layer", "Error response from daemon: unauthorized: authentication required"]
+    error = containers.explain_pull("ghcr.io/me/x:1", "docker", said)
+    assert error.message == "ghcr.io does not give out ghcr.io/me/x:1: it is private, or does not exist"
+    said[1] = "Error response from daemon: received unexpected HTTP status: 429"
+    assert "refuses more downloads for now" in containers.explain_pull("ghcr.io/me/x:1", "docker", said).message
