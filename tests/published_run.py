@@ -85,6 +85,24 @@ def record_losses(database: Database, run_id: str, lines: list[dict[str, object]
     metrics.record_metrics(database, run_id, [{"time": 1.0, **line} for line in lines], offset=0, next_offset=1)
 
 
+def write(place: Path, step: int, files: Mapping[str, bytes], *, absent: tuple[str, ...] = ()) -> str:
+    """Write the folder of a checkpoint as a sync does, without the store; return its digest."""
+    listed = [
+        {"path": path, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for path, data in sorted(files.items())
+    ]
+    text = json.dumps({"format": 1, "step": step, "files": listed})
+    for path, data in files.items():
+        if path not in absent:
+            (place / path).parent.mkdir(parents=True, exist_ok=True)
+            (place / path).write_bytes(data)
+            (place / path).chmod(0o444)
+    (place / "MANIFEST.json").write_text(text)
+    if absent:
+        (place / "PARTIAL.json").write_text(json.dumps({"format": 1, "left_out": list(absent)}))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def publish(
     database: Database,
     home: HomePaths,
@@ -95,24 +113,12 @@ def publish(
     absent: tuple[str, ...] = (),
 ) -> Path:
     """Put a checkpoint at home as a sync does; `absent` are files that `include_optimizer` left out."""
-    listed = [
-        {"path": path, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-        for path, data in sorted(files.items())
-    ]
-    text = json.dumps({"format": 1, "step": step, "files": listed})
     place = home.checkpoints(run_id) / f"checkpoint-{step}"
-    for path, data in files.items():
-        if path not in absent:
-            (place / path).parent.mkdir(parents=True, exist_ok=True)
-            (place / path).write_bytes(data)
-            (place / path).chmod(0o444)
-    (place / "MANIFEST.json").write_text(text)
-    if absent:
-        (place / "PARTIAL.json").write_text(json.dumps({"format": 1, "left_out": list(absent)}))
+    digest = write(place, step, files, absent=absent)
     checkpoints.adopt(
         database,
         run_id,
-        hashlib.sha256(text.encode()).hexdigest(),
+        digest,
         step=step,
         size_bytes=sum(map(len, files.values())),
         file_count=len(files),

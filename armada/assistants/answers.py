@@ -6,6 +6,7 @@ import json
 import math
 import re
 import secrets
+import unicodedata
 
 from armada.foundation.sanitize import sanitize_text
 
@@ -16,15 +17,16 @@ NOTICE = (
 MOST_CHARACTERS = 200_000
 """Of one answer. Longer ones are refused, because an assistant would lose what it had read before."""
 
-# Characters that a person does not see and a model reads: zero-width, variation selectors, and Unicode's tags (U+E0000…),
-# which carry hidden ASCII.
-_UNSEEN = re.compile("[\u200b-\u200d\u2060-\u2064\ufeff\ufe00-\ufe0f\U000e0000-\U000e01ef]")
+_UNSEEN_KINDS = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+"""Unicode's categories of characters that nobody sees: controls, zero-width ones, tags, private and unassigned ones."""
+_UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]")
+"""The others of Unicode's Default_Ignorable_Code_Point: fillers, and variation selectors, which carry hidden bytes."""
 
 
 def clean(value: object) -> object:
     """Return a JSON value with sanitized texts, keys too."""
     if isinstance(value, str):
-        return _UNSEEN.sub("�", sanitize_text(value, MOST_CHARACTERS))
+        return _visible(sanitize_text(value, MOST_CHARACTERS))
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # JSON has no word for it
     if isinstance(value, dict):
@@ -32,6 +34,18 @@ def clean(value: object) -> object:
     if isinstance(value, list | tuple):
         return [clean(each) for each in value]
     return value
+
+
+def _visible(text: str) -> str:
+    """Replace what a person does not see and a model reads, in a text without controls."""
+    if text.isascii():
+        return text
+    unseen = {each for each in set(text) if each not in "\n\t" and _is_unseen(each)}
+    return text.translate({ord(each): "�" for each in unseen})
+
+
+def _is_unseen(character: str) -> bool:
+    return unicodedata.category(character) in _UNSEEN_KINDS or _UNSEEN.match(character) is not None
 
 
 def marked(value: object) -> str:

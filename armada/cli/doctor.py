@@ -52,7 +52,7 @@ def _doctor(options: argparse.Namespace) -> int:
         about_home, hosts = examine_home(home, Path.cwd())
         wanted = list(hosts.values())
     try:
-        reports = _examine_all(wanted, home)
+        reports = _examine_all(wanted, home, by_name=bool(options.hosts))
     except ConfigError:
         if about_home is None or not about_home.exit_code:
             raise
@@ -70,17 +70,22 @@ def _doctor(options: argparse.Namespace) -> int:
     return next((code for code in _WORST_FIRST if code in codes), max(codes, default=0))
 
 
-def _examine_all(wanted: Sequence[Host], home: HomePaths) -> list[Report]:
-    """All at once: a host that does not answer delays nobody else's report but the end."""
+def _examine_all(wanted: Sequence[Host], home: HomePaths, *, by_name: bool) -> list[Report]:
+    """All at once: a host that does not answer delays nobody else's report but the end.
+
+    A host that this home wiped is asked only `by_name`, and then nothing is put back there.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     from armada.cli.progress import Reporter
-    from armada.doctor.host import examine
+    from armada.doctor.host import examine, unasked
+    from armada.doctor.wiped import wiped_hosts
 
     if not wanted:
         return []
     progress = Reporter(sys.stderr)
     doing: dict[str, str] = {}
+    wiped = wiped_hosts(home)
 
     def say(name: str, what: str | None) -> None:
         if what is None:
@@ -92,9 +97,11 @@ def _examine_all(wanted: Sequence[Host], home: HomePaths) -> list[Report]:
             progress.now("doctor", going)
 
     def one(host: Host) -> Report:
+        if host.name in wiped and not by_name:
+            return unasked(host, wiped[host.name])
         say(host.name, "logging in")
         try:
-            return examine(host, home, lambda what: say(host.name, what))
+            return examine(host, home, lambda what: say(host.name, what), wiped.get(host.name))
         finally:
             say(host.name, None)
 

@@ -31,6 +31,8 @@ LOW_BYTES = 5_000_000_000
 OLDEST_RSYNC = (3, 1)
 OLDEST_SSH = (7, 3)  # the first with ProxyJump and Include
 _OPEN_TO_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_REBUILDS = "armada recover"
+"""It needs a damaged store where it is: what only home knew is carried over from it."""
 BAD_FILE = 2
 CANNOT_WORK = 3
 
@@ -121,26 +123,26 @@ def _notifications(home: HomePaths) -> Finding:
 
 
 def _store(home: HomePaths) -> Finding:
+    from armada.records.left_folders import left_folders
     from armada.store.database import Database
     from armada.store.integrity import quick_check
 
+    left = left_folders(home)
     if not home.store.exists():
+        if left is not None:
+            return fail("store", left, _REBUILDS)
         return ok("store", f"{home.store} does not exist yet; the first command creates it")
     try:
         with Database(home.store, patience_s=5.0) as database:
             said, count = quick_check(database)
+    except sqlite3.OperationalError as error:  # for example, its disk gives an error
+        return fail("store", f"{home.store}: {error}", "armada store check")
     except (ArmadaError, sqlite3.DatabaseError) as error:
-        return fail(
-            "store",
-            f"{home.store}: {error}",
-            getattr(error, "hint", None) or f"mv {shlex.quote(str(home.store))} aside",
-        )
+        return fail("store", f"{home.store}: {error}", getattr(error, "hint", None) or _REBUILDS)
     if said != "ok":
-        return fail(
-            "store",
-            f"{home.store} is damaged: {said}",
-            "move it aside; the hosts still have the records of their runs",
-        )
+        return fail("store", f"{home.store} is damaged: {said}", _REBUILDS)
+    if not count and left is not None:
+        return warn("store", left, _REBUILDS)
     return ok("store", f"{home.store} is intact, {count:,} runs, {amount(home.store.stat().st_size)}")
 
 

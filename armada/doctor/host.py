@@ -6,7 +6,14 @@ import shlex
 from typing import TYPE_CHECKING
 
 from armada.doctor.findings import Finding, Report, fail, ok, warn
-from armada.errors import ArmadaError, AuthenticationFailed, HostKeyChanged, HostUnreachable, UnexpectedAnswer
+from armada.errors import (
+    ArmadaError,
+    AuthenticationFailed,
+    HostKeyChanged,
+    HostUnreachable,
+    NothingThere,
+    UnexpectedAnswer,
+)
 from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, counted, span
 
@@ -30,8 +37,21 @@ _WHERE = "hosts.yaml"
 _DOUBTS_SHOWN = 20
 
 
-def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
-    """Log in, check everything, and measure the connection. A host's behaviour never raises an error."""
+def unasked(host: Host, why: str) -> Report:
+    """Return the report about a host that is left alone: all that is known is why."""
+    return Report(host.name, (ok("agent", f"not asked: {why}"),), ssh=host.ssh)
+
+
+def examine(host: Host, home: HomePaths, say: Callable[[str], None], wiped: str | None = None) -> Report:
+    """Log in, check everything, and measure the connection. A host's behaviour never raises an error.
+
+    Args:
+        host: The host.
+        home: Home's folders.
+        say: Receives what is done at the moment.
+        wiped: A sentence, if this home deleted everything there. Then nothing is created on a host that has no files
+            of armada, and only the connection is checked.
+    """
     from armada.doctor.measure import measure
     from armada.monitor.queue import look_at_queue
     from armada.protocol.facts import AskFacts
@@ -40,7 +60,7 @@ def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
 
     findings: list[Finding] = []
     measured: Measured | None = None
-    with HostSession(host, home, patience_s=0) as session:
+    with HostSession(host, home, patience_s=0, looks=wiped is not None) as session:
         try:
             say("logging in")
             facts = session.call(AskFacts(), timeout_s=180.0)
@@ -51,6 +71,10 @@ def examine(host: Host, home: HomePaths, say: Callable[[str], None]) -> Report:
             measured = measure(session, home)
             findings += judge(host, facts, seen, measured, queue=queue, noise=session.noise)
             code = CANNOT_LAUNCH if any(finding.outcome == "fail" for finding in findings) else 0
+        except NothingThere:
+            findings.append(ok("connection", "it answers"))
+            findings.append(ok("agent", f"nothing of armada's is there: {wiped}"))
+            code = 0
         except UnexpectedAnswer as error:
             findings.append(fail("agent", error.message, error.hint))
             code = CANNOT_LAUNCH

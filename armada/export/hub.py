@@ -91,7 +91,7 @@ def upload(database: Database, subject: Subject, repo: str, *, public: bool, pro
 
     Raises:
         UsageError: huggingface_hub or a token is missing, or the hub refuses the token.
-        Conflict: The repository has other files.
+        Conflict: The repository has other files, or the other visibility.
         HostUnreachable: The hub does not answer; nothing was uploaded.
         OutcomeUnknown: The upload broke off.
         ArmadaError: A file at home is damaged, or the hub has other bytes than home.
@@ -103,10 +103,11 @@ def upload(database: Database, subject: Subject, repo: str, *, public: bool, pro
     wanted = {file.path: _File(subject.place / file.path, file.sha256) for file in subject.files}
     made = {**subject.rewritten, CARD: make_card(database, subject, repo).encode("utf-8", "replace")}
     wanted |= {name: _File(content, hashlib.sha256(content).hexdigest()) for name, content in made.items()}
-    if found is not None and _has(found, wanted):
-        return hub.url  # an earlier upload that broke off after the commit
     if found is not None:
-        _check_repo(hub, found, public=public)
+        is_done = _has(found, wanted)  # an earlier upload, which may have broken off after the commit
+        _check_repo(hub, found, public=public, is_done=is_done)
+        if is_done:
+            return hub.url
     if found is None:
         with _explained(hub, started=False):
             hub.api.create_repo(repo, private=not public)
@@ -165,10 +166,10 @@ def _ask(hub: _Hub) -> Any:
     raise AssertionError("every error is explained")
 
 
-def _check_repo(hub: _Hub, found: Any, *, public: bool) -> None:
-    """Refuse a repository that is not empty, or that others can read unless this was asked for."""
+def _check_repo(hub: _Hub, found: Any, *, public: bool, is_done: bool) -> None:
+    """Refuse a repository that has other files, or that others can read unless this was asked for."""
     names = sorted(each.rfilename for each in found.siblings or () if each.rfilename != _OF_THE_HUB)
-    if names:
+    if names and not is_done:
         raise Conflict(
             f"{hub.url} exists already and has other files ({sanitize_line(', '.join(names[:3]), 200)})",
             hint="name a repository that does not exist",

@@ -59,6 +59,7 @@ class RunPaths:
         self.left = self._file("left")
         self.homes = self._file("homes")
         self.container = self._file("container.json")
+        self.container_variables = self._file("container.env")
         self.outbox_lock = self._file(".outbox.lock")
         self.given_up = self._file("given-up.json")
         self.checkpoint_watch = self._file("harvest.json")

@@ -145,18 +145,43 @@ def test_a_path_with_comma_and_colon_is_quoted() -> None:
         containers.mount_words("/a\nb", True)
 
 
-def test_no_value_but_one_that_means_something_to_the_tool_is_an_argument(tmp_path: Path) -> None:
-    job = {"env": {"PLAIN": "p-value", "LD_LIBRARY_PATH": "/inside", "DOCKER_HOST": "tcp://x"}, "secrets": ["TOKEN"]}
-    environment = {"PLAIN": "p-value", "LD_LIBRARY_PATH": "/inside", "DOCKER_HOST": "tcp://x", "TOKEN": "s3cr3t"}
-    environment |= {"PATH": "/of/the/host", "MODULEPATH": "/of/the/host", "HOME": str(tmp_path / "h")}
-    words, client = compose(tmp_path / "root", DOCKER, environment, job=job)
-    given = after(words, "--env")
-    assert {"PLAIN", "TOKEN", "ARMADA_RUN_ID", "LD_LIBRARY_PATH=/inside", "DOCKER_HOST=tcp://x"} <= set(given)
+def test_no_value_of_a_variable_is_an_argument_but_the_hosts_own_folders(tmp_path: Path) -> None:
+    given = {"PLAIN": "p-value", "LD_LIBRARY_PATH": "/inside", "DOCKER_PASSWORD": "hunter2", "XDG_DATA_HOME": "/xdg"}
+    environment = {**given, "TOKEN": "s3cr3t", "MODULEPATH": "/of/the/host", "HOME": str(tmp_path / "h")}
+    words, client = compose(tmp_path / "root", DOCKER, environment, job={"env": given, "secrets": ["TOKEN"]})
+    assert {"PLAIN", "TOKEN", "ARMADA_RUN_ID"} <= set(after(words, "--env"))
     assert (client["PLAIN"], client["TOKEN"]) == ("p-value", "s3cr3t")
-    assert client.get("LD_LIBRARY_PATH") != "/inside"
-    assert not any("s3cr3t" in word or "/of/the/host" in word for word in words)
-    assert "PATH" not in given
-    assert f"HOME={tmp_path}/root/containers/home" in given
+    assert not any(value in word for value in (*given.values(), "s3cr3t", "/of/the/host") for word in words)
+    assert f"HOME={tmp_path}/root/containers/home" in after(words, "--env")
+
+
+def test_a_variable_that_the_tool_would_obey_reaches_the_container_in_a_file_of_the_users_own(tmp_path: Path) -> None:
+    given = {"DOCKER_HOST": "tcp://x:y@z", "LD_LIBRARY_PATH": "/inside", "PATH": "/bin"}
+    words, client = compose(tmp_path, DOCKER, given, job={"env": given})
+    [path] = after(words, "--env-file")
+    assert Path(path).read_text() == "DOCKER_HOST=tcp://x:y@z\nLD_LIBRARY_PATH=/inside\nPATH=/bin\n"
+    assert Path(path).stat().st_mode & 0o777 == 0o600
+    assert not any(client.get(name) == value for name, value in given.items())
+    assert enclosure.clear(RunPaths(str(tmp_path), "box-1")) is None
+    assert not Path(path).exists()
+
+
+@pytest.mark.parametrize("name", ["https_proxy", "ALL_PROXY", "HTTP_PROXY", "ftp_proxy", "HF_ENDPOINT"])
+def test_the_password_of_a_proxy_is_no_argument(tmp_path: Path, name: str) -> None:
+    address = "http://alice:hunter2@proxy:3128"
+    words, client = compose(tmp_path, PODMAN, {name: address})
+    assert name in after(words, "--env")
+    assert client[name] == address
+    assert not any("hunter2" in word for word in words)
+
+
+def test_a_variable_that_a_container_cannot_be_given_is_refused_without_its_value(tmp_path: Path) -> None:
+    given = {"REGISTRY_KEY": "one\ntwo"}
+    with pytest.raises(
+        AgentError, match="`env:` gives REGISTRY_KEY a value of several lines; a container gets"
+    ) as error:
+        compose(tmp_path, DOCKER, given, job={"env": given})
+    assert "two" not in str(error.value)
 
 
 def test_the_image_and_the_program_stand_where_no_option_does(tmp_path: Path) -> None:
@@ -394,3 +419,53 @@ def test_a_job_that_ends_with_127_in_its_container_has_started(tmp_path: Path) -
     docker.chmod(0o755)
     assert contain.contain(str(tmp_path), "box-1", 1, str(docker), ["run"]) == 127
     assert not Path(paths.attempt(1, "failure.json")).exists()
+
+
+GO = '2026/11/30 exec: "git": executable file not found in $PATH'
+CATATONIT = "ERROR (catatonit:2): failed to exec pid1: No such file or directory"
+CRUN = "Error: crun: executable file `nonesuch` not found in $PATH"
+
+
+def ended(folder: Path, said: str, code: int, status: str) -> tuple[int, Path]:
+    """Let a tool end a container; return the run's exit code, and the place of failure.json."""
+    paths = RunPaths(str(folder), "box-1")
+    Path(paths.attempt(1)).mkdir(parents=True, exist_ok=True)
+    Path(paths.output).write_text(f"step 1\n{said}\n")
+    # Podman's record of a container that did not start has exit code 0.
+    state = json.dumps([{"State": {"Status": status, "Running": False, "ExitCode": code * (status == "exited")}}])
+    docker = folder / "docker"
+    docker.write_text(f"#!/bin/sh\n[ $1 = run ] && exit {code}\n[ $1 = container ] && echo '{state}'\nexit 0\n")
+    docker.chmod(0o755)
+    return contain.contain(str(folder), "box-1", 1, str(docker), ["run"]), Path(paths.attempt(1, "failure.json"))
+
+
+@pytest.mark.usefixtures("signals")
+@pytest.mark.parametrize("code", [1, 126, 127])
+@pytest.mark.parametrize("said", [GO, CRUN])
+def test_what_a_job_prints_at_its_end_is_not_taken_for_the_containers_start(
+    tmp_path: Path, said: str, code: int
+) -> None:
+    """Programs in Go print the runtime's own sentence when one of their helpers is missing."""
+    exit_code, failure = ended(tmp_path, said, code, "exited")
+    assert exit_code == code
+    assert not failure.exists()
+
+
+@pytest.mark.usefixtures("signals")
+@pytest.mark.parametrize(("said", "code", "status"), [(CATATONIT, 1, "exited"), (CRUN, 127, "created")])
+def test_a_program_that_an_image_lacks_is_told_with_and_without_an_init_process(
+    tmp_path: Path, said: str, code: int, status: str
+) -> None:
+    exit_code, failure = ended(tmp_path, said, code, status)
+    assert (exit_code, json.loads(failure.read_text())["reason"]) == (127, "command_not_found")
+    failure.write_text('{"reason": "the job\'s own"}')
+    ended(tmp_path, said, code, status)
+    assert json.loads(failure.read_text()) == {"reason": "the job's own"}
+
+
+def test_a_layer_whose_id_holds_429_is_no_limit_of_the_registry() -> None:
+    said = ["a1b2c3429def: Pulling fs layer", "Error response from daemon: unauthorized: authentication required"]
+    error = containers.explain_pull("ghcr.io/me/x:1", "docker", said)
+    assert error.message == "ghcr.io does not give out ghcr.io/me/x:1: it is private, or does not exist"
+    said[1] = "Error response from daemon: received unexpected HTTP status: 429"
+    assert "refuses more downloads for now" in containers.explain_pull("ghcr.io/me/x:1", "docker", said).message

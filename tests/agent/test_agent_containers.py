@@ -204,15 +204,16 @@ def test_what_a_program_leaves_in_its_container_ends_with_it(box: Host, tool: Co
 
 
 def test_secrets_reach_the_container_and_no_argument(box: Host) -> None:
-    line = f'echo "token ${{#TOKEN}} $PLAIN $(echo "$TWO" | cat)"; {LOOP}'
-    job = {"secrets": ["TOKEN"], "env": {"PLAIN": "a b", "TWO": "one\ntwo"}}
+    line = f'echo "token ${{#TOKEN}} $PLAIN $(echo "$TWO" | cat) [$DOCKER_X]"; {LOOP}'
+    job = {"secrets": ["TOKEN"], "env": {"PLAIN": "a b", "TWO": "one\ntwo", "DOCKER_X": " hunt3r ='x# \""}}
     launch(box, "box-9", "sh", "-c", line, secrets={"TOKEN": "s3cr3t-value"}, job=job)
     eventually(lambda: "up" in box.output("box-9"))
-    assert "token 12 a b one\ntwo" in box.output("box-9")
+    assert "token 12 a b one\ntwo [ hunt3r ='x# \"]" in box.output("box-9")
     everywhere = [read(f"/proc/{pid}/cmdline") for pid in process_identity.all_pids()]
-    assert not any("s3cr3t-value" in words for words in everywhere)
+    assert not any("s3cr3t-value" in words or "hunt3r" in words for words in everywhere)
     box.call("run.stop", run_id="box-9", grace_s=0)
     box.await_end("box-9")
+    assert not (box.folder("box-9") / "container.env").exists()
 
 
 def test_a_program_that_the_image_lacks_is_named(box: Host, tool: ContainerTool) -> None:

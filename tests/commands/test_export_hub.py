@@ -86,6 +86,17 @@ def test_an_empty_repository_that_others_may_read_or_not_is_never_a_surprise(
     assert exporting.run("export", RUN, "--to", f"hf://{REPO}", *([] if more else ["--public"])).returncode == 0
 
 
+@pytest.mark.parametrize("first", [[], ["--public"]])
+def test_the_same_files_under_the_other_visibility_are_no_export(
+    exporting: Armada, hub: Uploads, first: list[str]
+) -> None:
+    assert exporting.run("export", RUN, "--to", f"hf://{REPO}", *first).returncode == 0
+    answer = exporting.run("export", RUN, "--to", f"hf://{REPO}", *([] if first else ["--public"]))
+    said = "public, and you export without" if first else "private, and you export with"
+    assert (answer.returncode, f"exists already and is {said} --public" in answer.stderr) == (8, True), answer.stderr
+    assert hub.commits == 1
+
+
 @pytest.mark.parametrize(
     ("token", "refused", "code", "sentence"),
     [

@@ -122,6 +122,14 @@ def test_the_converter_on_path_is_found(exporting: Armada) -> None:
     assert (exporting.folder / "model" / "model.gguf").exists()
 
 
+def test_a_converter_has_neither_the_hub_nor_its_token(exporting: Armada, monkeypatch: pytest.MonkeyPatch) -> None:
+    merge(exporting, 20)
+    monkeypatch.setitem(exporting.env, "HF_TOKEN", "hf_s3cret")
+    path = converter(exporting, "sys.exit(f\"{os.environ.get('HF_TOKEN')} {os.environ['HF_HUB_OFFLINE']}\")")
+    answer = exporting.run("export", MERGED, "--gguf", "--converter", str(path), "--to", "model")
+    assert "None 1; nothing was exported" in answer.stderr
+
+
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
@@ -146,6 +154,18 @@ def test_a_converter_that_fails_leaves_nothing(exporting: Armada, more: str, sen
         ([RUN, "--gguf", "--converter", "there", "--to", "model"], "add --merge"),
         (["own-1", "--gguf", "--converter", "there", "--to", "model"], "is no model that transformers loads"),
         (["coded-1", "--gguf", "--converter", "there", "--to", "model"], "has code of its own (modeling_x.py)"),
+        (
+            ["named-1", "--gguf", "--converter", "there", "--to", "model"],
+            "tokenizer_config.json of checkpoint-1 of named",
+        ),
+        (
+            ["deep-1", "--gguf", "--converter", "there", "--to", "model"],
+            "names code of the hub or of its own (auto_map)",
+        ),
+        (
+            ["odd-1", "--gguf", "--converter", "there", "--to", "model"],
+            "config.json of checkpoint-1 of odd-1 is no JSON",
+        ),
         ([MERGED, "--gguf", "--converter", "nowhere.py", "--to", "model"], "there is no converter at nowhere.py"),
         ([MERGED, "--gguf", "--converter", "home", "--to", "model"], "there is no converter at home"),
         ([MERGED, "--gguf", "--to", "model"], "git clone https://github.com/ggml-org/llama.cpp"),
@@ -160,7 +180,14 @@ def test_what_cannot_be_converted_is_refused_before_anything_is_copied(
     converter(exporting).rename(exporting.folder / "there")
     (exporting.folder / "there").chmod(0o755)
     with opened(exporting.folder / "home") as (home, database):
-        for run_id, files in (("own-1", {"weights.npz": b"n"}), ("coded-1", {**MODEL, "modeling_x.py": b"boom()"})):
+        named = b'{"auto\\u005fmap": {"AutoTokenizer": ["evil/repo--tok.Tok", null]}}'
+        for run_id, files in (
+            ("own-1", {"weights.npz": b"n"}),
+            ("coded-1", {**MODEL, "modeling_x.py": b"boom()"}),
+            ("named-1", {**MODEL, "tokenizer_config.json": named}),
+            ("deep-1", {**MODEL, "vision/config.4.json": b'{"a": [{"text_config": %s}]}' % named}),
+            ("odd-1", {**MODEL, "config.json": b"{"}),
+        ):
             record(database, run_id, {"task": "script", "experiment": {}})
             publish(database, home, run_id, 1, files)
     answer = exporting.run("export", *arguments, "--json")

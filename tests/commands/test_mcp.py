@@ -224,6 +224,24 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.Monke
     assert "armada-gpu[mcp]" in str(caught.value.hint)
 
 
+@pytest.mark.parametrize(
+    "unseen",
+    [
+        *("\u00ad", "\u034f", "\u061c", "\u115f", "\u1160", "\u17b4", "\u17b5", "\u180b", "\u180e", "\u180f"),
+        *("\u200b", "\u200d", "\u200f", "\u2028", "\u2029", "\u2060", "\u2065", "\u206a", "\u206f", "\u3164"),
+        *("\ue000", "\ufe00", "\ufe0f", "\ufeff", "\uffa0", "\ufff9", "\uffff", "\U0001bca0", "\U0001d173"),
+        *("\U000e0041", "\U000e01ef", "\U000e0fff", "\U0010fffd"),
+    ],
+)
+def test_what_nobody_sees_is_replaced(unseen: str) -> None:
+    assert clean(f"loss{unseen} 0.3") == "loss� 0.3"
+
+
+def test_what_people_see_in_any_script_stays() -> None:
+    text = "Verlust 0,3 · → ✓ 損失 потеря خسارة हानि 🚀 é\n\tx"
+    assert clean(text) == text
+
+
 def test_an_answer_is_inert_and_limited() -> None:
     hidden = "a\u200bb\U000e0041c\x1b[31md\u202e"
     assert clean({hidden: [hidden, 1, None]}) == {"a�b�c�[31md�": ["a�b�c�[31md�", 1, None]}

@@ -144,5 +144,5 @@ def test_what_is_no_start_is_refused_before_anything_travels(armada: Armada, run
     file.write_bytes(file.read_bytes()[:-2] + b"99")
     done = armada.run("launch", "--host", "local", write_training(armada, start_from={"run": run_id}), "--dry-run")
     assert done.returncode == 1
-    assert "adapter_model.safetensors is damaged" in done.stderr
+    assert "is damaged at home: adapter_model.safetensors is not as it came; nothing was sent" in done.stderr
     assert f"armada sync verify {run_id}" in done.stderr

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
+from armada.config.gpu_models import find_model
+from armada.config.profiles import OLDEST_BF16
 from armada.foundation.sanitize import sanitize_line
 from armada.launch.checks.check import Answer, fail, ok, warn
 from armada.units import counted
@@ -84,17 +87,33 @@ def check_bf16(subject: Subject) -> Answer | None:
     """Check that the GPUs support bf16, if the profile uses it."""
     if subject.host.batch is not None:
         return None
-    old = [gpu for gpu in subject.facts.gpus if (_capability(gpu) or 9.0) < 8.0]
-    if subject.gpus and subject.precision == "bf16" and old:
-        return fail(
-            f"bf16 needs compute capability 8.0; {old[0].name} has {sanitize_line(old[0].compute_capability, 20)}",
-            "set precision: fp16 in your own profile",
+    said = ok(f"precision {subject.precision or 'is left to the command'}")
+    if not subject.gpus or subject.precision != "bf16":
+        return said
+    known = [(gpu.name, _capability(gpu, subject.profile)) for gpu in subject.facts.gpus]
+    for name, capability in known:
+        if capability is not None and capability < OLDEST_BF16:
+            return fail(
+                f"bf16 needs compute capability {OLDEST_BF16}; {name} has {capability}",
+                "set precision: fp16 in your own profile",
+            )
+    if unknown := [name for name, capability in known if capability is None]:
+        return warn(
+            f"it is not known whether {unknown[0]} has bf16: its driver does not tell the compute capability",
+            f"if it is below {OLDEST_BF16}, set precision: fp16 in your own profile",
         )
-    return ok(f"precision {subject.precision or 'is left to the command'}")
+    return said
 
 
-def _capability(gpu: Gpu) -> float | None:
+def _capability(gpu: Gpu, profile: Profile | None) -> float | None:
+    """Return a GPU's compute capability as its driver tells it, else as its name does; drivers before 2021 tell none."""
     try:
-        return float(gpu.compute_capability or "")
+        told = float(gpu.compute_capability or "")
     except ValueError:
-        return None
+        told = math.nan
+    if math.isfinite(told):
+        return told
+    if profile is not None and any(word.lower() in gpu.name.lower() for word in profile.match):
+        return profile.gpus.compute_capability
+    model = find_model(gpu.name)
+    return None if model is None else model.compute_capability

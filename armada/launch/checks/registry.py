@@ -4,7 +4,7 @@
 |--------|--------------------------------------------------------------------------------------------------------------------------|
 | ARM001 | more GPUs are requested than the host has                                                                                |
 | ARM002 | the host's GPUs are not the profile's kind (warns)                                                                       |
-| ARM003 | bf16 on a GPU without it (compute capability below 8.0)                                                                  |
+| ARM003 | bf16 on a GPU without it (compute capability below 8.0), or on one of which it is not known (warns)                      |
 | ARM004 | a secret the experiment names is not in home's environment                                                               |
 | ARM005 | disk on the host: environment, files, the model and checkpoints against what is free                                     |
 | ARM006 | rsync is missing there or here: files are sent as a tar stream through the agent                                         |

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from armada.config.profile_choice import choose_profile
@@ -17,6 +18,7 @@ from armada.config.training import FSDP_WORDS
 from armada.errors import NotFound, PreflightRefused
 from armada.launch.plans.payload import payload_variables
 from armada.launch.plans.task import Parts, Task
+from armada.launch.training.checkpoint_content import checkpoint_content
 from armada.launch.training.image_needs import PYTHON, image_needs
 from armada.protocol.recorded import RecordedTraining
 from armada.protocol.spec import MergeRequest, MergeSection
@@ -27,6 +29,8 @@ from armada.provision.model import model_content
 from armada.provision.payload import payload_content
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from armada.config.profiles import Profile
     from armada.launch.plans.task import Order, Place
     from armada.paths import HostPaths
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 _NEEDED_SECRET = "HF_TOKEN"  # noqa: S105  # a name; a gated base cannot be fetched without it
+_SHA256 = re.compile("[0-9a-f]{64}")
 _MERGING = ("-m", "armada_train.merge")
 
 
@@ -156,7 +161,8 @@ class MergeTask(Task[Command]):
 
         Raises:
             NotFound: The checkpoint, or the base model, can be had neither there nor here.
-            PreflightRefused: The recorded plan of the training is not whole.
+            ArmadaError: The checkpoint is damaged at home.
+            PreflightRefused: The recorded plan of the training is not whole, or its base model at home has changed.
         """
         paths, source, is_there = place.paths, self.source, self._is_there
         training, checkpoint = source.training, source.checkpoint
@@ -168,7 +174,7 @@ class MergeTask(Task[Command]):
         if training.precision is None:
             raise PreflightRefused(f"the recorded plan of {source.run.run_id} does not say its precision")
         request = MergeRequest(
-            adapter=_adapter(source, paths, contents, is_there=is_there),
+            adapter=self._adapter(paths, contents),
             base=None if source.is_sharded else _base(source, paths, contents, is_there=is_there),
             precision=training.precision,
             quantized=lora is not None and (lora.quantize or "none") != "none",
@@ -192,6 +198,20 @@ class MergeTask(Task[Command]):
             on_cpu=True,
         )
 
+    def _adapter(self, paths: HostPaths, contents: list[Content]) -> str:
+        """The folder of the adapter, or of the shards, on the merging host; one that is sent is added to `contents`."""
+        run, checkpoint = self.source.run, self.source.checkpoint
+        if self._is_there and checkpoint.on_host:
+            return str(paths.outbox(run.run_id, checkpoint.digest))
+        if checkpoint.home_path is None:
+            raise NotFound(
+                f"checkpoint-{checkpoint.step} of {run.run_id} is not at home, so it cannot be sent from there",
+                hint=f"armada pull {run.run_id} --checkpoint {checkpoint.step}",
+            )
+        content = checkpoint_content(self.order.database, checkpoint, checkpoint.home_path, _mergeable)
+        contents.append(content)
+        return str(paths.content("models", content.sha))
+
     def _environment(self, place: Place) -> Environment:
         return plan_environment(place.session, place.need_profile(), place.facts)
 
@@ -212,22 +232,9 @@ def _settings(source: Source, name: str | None) -> Command:
     return Command(name=name or source.title, task="command", command=_MERGING, secrets=secrets, sync=sync)
 
 
-def _adapter(source: Source, paths: HostPaths, contents: list[Content], *, is_there: bool) -> str:
-    checkpoint = source.checkpoint
-    if is_there and checkpoint.on_host:
-        return str(paths.outbox(source.run.run_id, checkpoint.digest))
-    if checkpoint.home_path is None:
-        raise NotFound(
-            f"checkpoint-{checkpoint.step} of {source.run.run_id} is not at home, so it cannot be sent from there",
-            hint=f"armada pull {source.run.run_id} --checkpoint {checkpoint.step}",
-        )
-    folder = checkpoint.home_path
-    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    # Optimizer and random states are two thirds of a checkpoint, and nothing to merge.
-    wanted = [name for name in names if not name.startswith(("optimizer", "rng_state", "scheduler"))]
-    content = take_stock("models", folder, wanted)
-    contents.append(content)
-    return str(paths.content("models", content.sha))
+def _mergeable(names: Iterable[str]) -> list[str]:
+    """Leave out the states of optimizer and random numbers: two thirds of a checkpoint, and nothing to merge."""
+    return [name for name in names if not name.startswith(("optimizer", "rng_state", "scheduler"))]
 
 
 def _base(source: Source, paths: HostPaths, contents: list[Content], *, is_there: bool) -> str | None:
@@ -244,6 +251,12 @@ def _base(source: Source, paths: HostPaths, contents: list[Content], *, is_there
             hint=f"--host {source.run.host} merges there",
         )
     content = model_content(Path(given))
+    sent = PurePosixPath(path)
+    if sent.parent.name == "models" and _SHA256.fullmatch(sent.name) and sent.name != content.sha:
+        raise PreflightRefused(
+            f"{given} is not the model that {source.run.run_id} was trained on: its files have changed since",
+            hint=f"--host {source.run.host} merges with the files that it has; or put the former ones back",
+        )
     contents.append(content)
     return str(paths.content("models", content.sha))
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, ConfigError, HostUnreachable, NotFound
+from armada.launch.training.checkpoint_content import checkpoint_content
 from armada.provision.content import Content, take_stock
 from armada.store import checkpoints, runs
 from armada.sync.checkpoints.manifest import fetch_manifest
-from armada.sync.checkpoints.published import read_published
 from armada.sync.checkpoints.selection import choose_checkpoint
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _find(database: Database, session: HostSession, asked: StartFrom) -> Start:
     checkpoint = _choose(database, session, run, "last" if asked.checkpoint is None else str(asked.checkpoint))
     said = f"checkpoint {checkpoint.step} of {run.run_id}"
     if checkpoint.home_path is not None:
-        return Start(said, moments, _from_home(checkpoint, checkpoint.home_path, moments=moments))
+        return Start(said, moments, _from_home(database, checkpoint, checkpoint.home_path, moments=moments))
     manifest = fetch_manifest(session, checkpoint)
     _refuse_useless([file.path for file in manifest.files], f"{said}, on {run.host}", moments=moments)
     # It may be deleted there before the run begins; the run then reports it. A checkpoint at home is safe from that.
@@ -104,22 +104,20 @@ def _choose(database: Database, session: HostSession, run: Run, word: str) -> Ch
         ) from None
 
 
-def _from_home(checkpoint: Checkpoint, place: Path, *, moments: bool) -> Content:
-    manifest, files = read_published(place, checkpoint.digest)
-    names = _wanted((file.path for file in files), moments=moments)
+def _from_home(database: Database, checkpoint: Checkpoint, place: Path, *, moments: bool) -> Content:
     said = f"checkpoint {checkpoint.step} of {checkpoint.run_id}"
-    if moments and _MOMENTS not in names:
-        raise NotFound(
-            f"{said} came home without {_MOMENTS}",
-            hint="leave out start_from.optimizer; sync.include_optimizer keeps it in later runs",
-        )
-    _refuse_useless(names, said, moments=moments)
-    content = take_stock("models", place, names)
-    right = {file.path: file.sha256 for file in manifest.files}
-    for path, _, sha256, _ in content.manifest:
-        if right[path] != sha256:
-            raise ArmadaError(f"{place / path} is damaged", hint=f"armada sync verify {checkpoint.run_id}")
-    return content
+
+    def choose(here: Iterable[str]) -> list[str]:
+        names = _wanted(here, moments=moments)
+        if moments and _MOMENTS not in names:
+            raise NotFound(
+                f"{said} came home without {_MOMENTS}",
+                hint="leave out start_from.optimizer; sync.include_optimizer keeps it in later runs",
+            )
+        _refuse_useless(names, said, moments=moments)
+        return names
+
+    return checkpoint_content(database, checkpoint, place, choose)
 
 
 def _from_folder(folder: Path, *, moments: bool) -> Content:

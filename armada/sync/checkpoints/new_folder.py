@@ -141,11 +141,11 @@ def _read(source: BinaryIO) -> bytes:
         return b""
 
 
-def damaged(checkpoint: Checkpoint, name: str) -> ArmadaError:
-    """Return the error for a copy at home that does not match its manifest."""
+def damaged(checkpoint: Checkpoint, name: str, outcome: str = "nothing was written") -> ArmadaError:
+    """Return the error for a copy at home that does not match its manifest. `outcome`: what was not done for that."""
     return ArmadaError(
         f"checkpoint-{checkpoint.step} of {checkpoint.run_id} is damaged at home: {sanitize_line(name, 200)} is not "
-        "as it came; nothing was written",
+        f"as it came; {outcome}",
         hint=f"armada sync verify {checkpoint.run_id} --read-data",
     )
 

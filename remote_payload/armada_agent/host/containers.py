@@ -32,10 +32,14 @@ _SYSTEMD = "/run/systemd/system"
 _INITS = ("/usr/libexec/podman/catatonit", "/usr/lib/podman/catatonit", "/usr/local/libexec/podman/catatonit")
 _QUEUES = "/dev/mqueue"
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the host's own, for the workers of data loaders
-_NOT_FOUND = re.compile(
+_INIT_FAILED = re.compile(
     r"\(catatonit:\d+\): failed to exec .*No such file|\[FATAL tini \(\d+\)\] exec .* failed: No such file"
-    r"|Error: crun: executable file .* not found|exec: \"[^\"]*\": (?:executable file not found|stat .* no such file)"
 )
+"""What the init process of a container prints, which starts before the program is looked for."""
+_RUNTIME_FAILED = re.compile(
+    r"Error: crun: executable file .* not found|exec: \"[^\"]*\": (?:executable file not found|stat .* no such file)"
+)
+"""What a runtime prints of a container without init that it could not start. Programs in Go use the second sentence, too."""
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -220,7 +224,7 @@ def explain_pull(reference: str, tool: str, said: Sequence[str]) -> AgentError:
     if "no matching manifest" in text or "no image found in" in text:
         message = "the image %s has no variant for this machine (%s)" % (reference, platform.machine())
         return AgentError("environment", message, "name an image for this architecture")
-    if "toomanyrequests" in text or "429" in text:
+    if re.search(r"toomanyrequests|too many requests|status\D{0,20}\b429\b", text):
         hint = "log in on the host: %s login %s" % (tool, registry)
         return AgentError("environment", "%s refuses more downloads for now: %s" % (registry, words), hint)
     if re.search(r"unauthorized|authentication required|denied|forbidden|\b40[13]\b", text):
@@ -281,14 +285,17 @@ def remove(program: str, name: str) -> Optional[str]:
     return None if not code or "no such" in complaint.lower() else last_line(complaint)
 
 
-def lacks_program(code: int, said: str) -> bool:
-    """Return whether a container was about to start and its image has no such program.
+def lacks_program(code: int, said: str, has_started: bool = False) -> bool:
+    """Return whether a container was about to start its program and its image has no such program.
 
     Args:
         code: Its exit code. catatonit ends with 1 if it finds no program, tini with 127.
         said: What the tool printed last.
+        has_started: A process ran in the container. Then what a runtime would say is the job's own output.
     """
-    return code in (1, 125, 126, 127) and _NOT_FOUND.search(said) is not None
+    if code in (1, 127) and _INIT_FAILED.search(said) is not None:
+        return True
+    return not has_started and code in (REFUSED, 126, 127) and _RUNTIME_FAILED.search(said) is not None
 
 
 def try_start(tool: Tool, image: Image, needs_gpus: bool, environment: Optional[Dict[str, str]] = None) -> None:

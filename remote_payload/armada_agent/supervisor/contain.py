@@ -4,6 +4,7 @@ With docker, the processes in a container are the daemon's children. The client 
 daemon restarted, while they run. So the tool's record of the container, and not the client's end, is the job's end.
 """
 
+import os
 import signal
 import subprocess
 import sys
@@ -76,6 +77,7 @@ class _Container:
             else:
                 words = [self._program, "attach", "--no-stdin", "--sig-proxy=false", self._name]
                 client = subprocess.Popen(words, stdin=subprocess.DEVNULL)
+        files.remove(self._paths.container_variables)
         if containers.remove(self._program, self._name) is None:
             files.remove(self._paths.container)  # nothing is left to clear
         return code
@@ -137,7 +139,8 @@ class _Container:
             return None
         code = state.get("ExitCode") if state is not None and state.get("Status") not in _CREATED else None
         said = containers.last_line(files.read_tail(self._paths.output, 4096))
-        if containers.lacks_program(status if code is None else code, said):
+        has_started = self._is_seen or code is not None
+        if containers.lacks_program(status if code is None else code, said, has_started):
             self._explain("the image has no such program: %s" % said, "command_not_found")
             return 127
         if code is not None:
@@ -153,8 +156,11 @@ class _Container:
             return None
 
     def _explain(self, message: str, reason: str = "env_error") -> None:
-        told: Dict[str, Any] = {"reason": reason, "message": message, "rank": None, "lines": []}
-        files.write_json(self._paths.attempt(self._attempt, "failure.json"), told)
+        """Record why the job failed, unless the job has done that itself."""
+        place = self._paths.attempt(self._attempt, "failure.json")
+        if not os.path.lexists(place):
+            told: Dict[str, Any] = {"reason": reason, "message": message, "rank": None, "lines": []}
+            files.write_json(place, told)
 
 
 def _carries(pid: Any, run_id: str) -> bool:

@@ -20,14 +20,15 @@ from armada_agent.supervisor.job import StartError, clean_environment
 
 _CONTENTS = ("code", "data", "models")
 _CACHES = ("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "TORCH_HOME")
-_PASSED = (
-    *("USER", "LOGNAME", "TZ", "HF_ENDPOINT", "HF_HUB_OFFLINE", *_CACHES),
+_PROXIES = (
     *("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"),
     *("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY"),
 )
+_PASSED = ("USER", "LOGNAME", "TZ", "HF_ENDPOINT", "HF_HUB_OFFLINE", *_CACHES, *_PROXIES)
 """Variables of the host that mean the same in a container."""
 _OURS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PYTHONPATH")
 _TOOLS_OWN = ("DOCKER_", "CONTAINER", "PODMAN", "BUILDAH", "STORAGE_", "REGISTRY_", "REGISTRIES_", "XDG_", "DBUS_")
+"""How names begin that the tool itself obeys: another `DOCKER_HOST` would be another machine's docker."""
 _PULL_TICK_S = 0.2
 
 
@@ -131,6 +132,8 @@ def wrap(
 
 def clear(paths: RunPaths) -> Optional[str]:
     """Remove the container of a run's job, whatever became of its processes. Return why that failed, or None."""
+    with contextlib.suppress(OSError):
+        files.remove(paths.container_variables)
     try:
         recorded = files.read_json(paths.container)
     except files.UnreadableError:
@@ -154,7 +157,12 @@ def compose(
     """Return the words after the tool's name, and the tool's own environment.
 
     Values of variables are not among the words, which every user of the machine can read. The tool takes them from its
-    environment, but for names that mean something to the tool itself.
+    environment. Those that mean something to the tool itself are in a file if the experiment gives them; the others of
+    these are folders of the host.
+
+    Raises:
+        AgentError: `environment`: a variable or a path cannot be given to a container.
+        OSError: The root or the run's folder cannot be written.
     """
     job = spec["job"]
     home = os.path.join(paths.root, "containers", "home")
@@ -175,14 +183,32 @@ def compose(
     for path in _spellings(_read_only(paths, spec)):
         words += containers.mount_words(path, True)
     client = clean_environment()
+    kept: Dict[str, str] = {}
     for name in sorted(inside):
-        if _is_tools_own(name) and name not in (job.get("secrets") or []):
-            words += ["--env", "%s=%s" % (name, inside[name])]
-        else:
+        if name in (job.get("secrets") or []) or not _is_tools_own(name):
             words += ["--env", name]
             client[name] = inside[name]
+        elif name in given:
+            kept[name] = inside[name]
+        else:
+            words += ["--env", "%s=%s" % (name, inside[name])]
+    words += _keep(paths, kept)
     words += ["--workdir", paths.work, "--entrypoint", argv[0], containers.checked_reference(image)]
     return words + argv[1:], client
+
+
+def _keep(paths: RunPaths, variables: Dict[str, str]) -> List[str]:
+    """Write variables into a file that this user alone can read. Return the options with which the tool reads it."""
+    files.remove(paths.container_variables)
+    if not variables:
+        return []
+    for name, value in variables.items():
+        if "\n" in value or "\r" in value:
+            message = "`env:` gives %s a value of several lines; a container gets this variable only if it has one line"
+            raise AgentError("environment", message % name)
+    lines = "".join("%s=%s\n" % each for each in sorted(variables.items()))
+    files.write_bytes(paths.container_variables, lines.encode("utf-8", "surrogateescape"))
+    return ["--env-file", paths.container_variables]
 
 
 def _caches(inside: Dict[str, str], environment: Dict[str, str]) -> List[str]:
@@ -233,6 +259,12 @@ def _spellings(places: Sequence[str]) -> List[str]:
 
 
 def _is_tools_own(name: str) -> bool:
+    """Return whether the tool would obey a variable that is meant for the job.
+
+    It would ask a proxy only for images, and `run` pulls none. The address of a proxy or a mirror may hold a password.
+    """
+    if name in (*_PROXIES, "HF_ENDPOINT"):
+        return False
     return job_variables.is_base(name) or name.startswith(_TOOLS_OWN)
 
 

@@ -13,7 +13,7 @@ from armada.config.profiles import load_profile
 from armada.config.tasks.command import Command
 from armada.config.tasks.sft import Sft
 from armada.launch.checks.check import Answer
-from armada.launch.checks.gpus import check_kind, check_number
+from armada.launch.checks.gpus import check_bf16, check_kind, check_number
 from armada.launch.checks.memory import find_gpu_memory
 from armada.launch.checks.subject import Subject
 from armada.paths import HomePaths
@@ -95,3 +95,29 @@ def test_a_run_cannot_take_several_slices(home: HomePaths) -> None:
     assert two is not None
     assert (one.outcome, two.outcome) == ("ok", "fail")
     assert "a run can use one slice" in two.message
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "outcome", "words"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "8.0", "ok", "precision bf16"),
+        ("NVIDIA A100-SXM4-80GB", None, "ok", "precision bf16"),  # the profile's own kind
+        ("NVIDIA A100-PCIE-40GB", None, "ok", "precision bf16"),
+        ("Tesla V100-SXM2-16GB", None, "fail", "Tesla V100-SXM2-16GB has 7.0"),
+        ("Quadro RTX 8000", "7.5", "fail", "Quadro RTX 8000 has 7.5"),
+        ("Quadro P4000", None, "warn", "it is not known whether Quadro P4000 has bf16"),
+        ("Quadro P4000", "nan", "warn", "it is not known whether Quadro P4000 has bf16"),
+        ("Quadro P4000", "odd", "warn", "it is not known whether Quadro P4000 has bf16"),
+    ],
+)
+def test_bf16_is_in_order_only_where_the_gpu_is_known_to_have_it(
+    home: HomePaths, name: str, told: str | None, outcome: str, words: str
+) -> None:
+    gpu = {"name": name, "compute_capability": told}
+    asked = subject(home, profile="a100-80gb", gpus=[gpu])
+    answer = check_bf16(asked)
+    assert answer is not None
+    assert (answer.outcome, words in answer.message) == (outcome, True)
+    without = check_bf16(dataclasses.replace(asked, precision="fp32"))
+    assert without is not None
+    assert without.outcome == "ok"

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path, PurePosixPath
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from armada.config.hosts import Host
-from armada.errors import NotFound, PreflightRefused
+from armada.errors import ArmadaError, NotFound, PreflightRefused
 from armada.launch.plans.merge import MergeTask, Source, choose_host, refuse_unmergeable
 from armada.launch.plans.plan import Plan, make_plan
 from armada.launch.plans.task import Order
 from armada.paths import HomePaths, HostPaths
 from armada.protocol.recorded import RecordedContainer, recorded_spec
 from armada.protocol.spec import MergeRequest, MergeSection
+from armada.provision.model import model_content
 from armada.rpc.session import HostSession
+from armada.store import checkpoints, runs
 from armada.store.checkpoints import Checkpoint
 from armada.store.database import Database
 from armada.store.runs import Run
-from tests import host_facts
+from tests import host_facts, published_run
 from tests.answers import Answering
 
-DIGEST = "ab" * 32
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 ABSENT = {"present": False, "path": "/root/.armada/x", "staging": "/root/.armada/.x"}
 
 
@@ -41,13 +45,18 @@ class Answers(Answering):
         return {"host.facts": host_facts.answer(), "content.check": ABSENT, "container.examine": tool}[method]
 
 
+FILES = ("adapter_model.safetensors", "adapter_config.json", "optimizer.pt", "rng_state.pth", "base_model/x")
+
+
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Checkpoint:
-    home = tmp_path / "checkpoint-30"
-    (home / "base_model").mkdir(parents=True)
-    for name in ("adapter_model.safetensors", "adapter_config.json", "optimizer.pt", "rng_state.pth", "base_model/x"):
-        (home / name).write_text("{}")
-    return Checkpoint("t-1", DIGEST, 30, 100, 4, 1.0, True, home, 2.0, None, None)
+    return saved(tmp_path / "checkpoint-30", *FILES)
+
+
+def saved(home: Path, *names: str) -> Checkpoint:
+    """Write a checkpoint as it comes home."""
+    digest = published_run.write(home, 30, dict.fromkeys(names, b"{}"))
+    return Checkpoint("t-1", digest, 30, 100, 4, 1.0, True, home, 2.0, None, None)
 
 
 def source(
@@ -70,14 +79,22 @@ def plan(tmp_path: Path, given: Source, host: str) -> tuple[Plan, MergeRequest]:
     session = Answers(Host.model_validate({"name": host, "ssh": host, "profile": "cpu"}))
     home = HomePaths(tmp_path / "config", tmp_path / "state")
     with Database(tmp_path / "armada.db") as database:
+        record(database, given.checkpoint)
         made = make_plan(MergeTask(given, "auto", Order(cast("HostSession", session), home, database)))
     assert isinstance(made.spec.training, MergeSection)
     return made, made.spec.training.merge
 
 
+def record(database: Database, checkpoint: Checkpoint) -> None:
+    known: dict[str, Any] = {"size_bytes": 100, "file_count": 4, "created_at": 1.0, "home_path": checkpoint.home_path}
+    if not checkpoints.of_run(database, "t-1") and checkpoint.home_path is not None:
+        runs.insert(database, run_id="t-1", name="train", host="a100-1", task="sft", experiment=None, spec={})
+        checkpoints.adopt(database, "t-1", checkpoint.digest, step=30, **known)
+
+
 def test_on_the_trainings_host_everything_is_there_already(tmp_path: Path, checkpoint: Checkpoint) -> None:
     made, request = plan(tmp_path, source(checkpoint, {"path": "/root/.armada/models/9"}, {}), "a100-1")
-    assert request.adapter == f"/root/.armada/runs/{'t-1'}/outbox/{DIGEST}"
+    assert request.adapter == f"/root/.armada/runs/t-1/outbox/{checkpoint.digest}"
     assert request.base == "/root/.armada/models/9"
     assert request.rows == (
         "/root/.armada/data/2/e.jsonl",
@@ -140,6 +157,55 @@ def test_a_base_of_the_hub_is_fetched_and_one_made_on_the_spot_lies_beside_its_a
     assert request.base is None
 
 
+def flip(path: Path) -> None:
+    path.chmod(0o644)
+    path.write_text("[]")
+
+
+def lose(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("change", [flip, lose])
+@pytest.mark.parametrize("name", ["adapter_model.safetensors", "MANIFEST.json"])
+def test_an_adapter_that_is_not_as_it_came_is_refused_and_doubted(
+    tmp_path: Path, checkpoint: Checkpoint, name: str, change: Callable[[Path], None]
+) -> None:
+    assert checkpoint.home_path is not None
+    change(checkpoint.home_path / name)
+    given = source(checkpoint, {"tiny": {}}, {"data": {}})
+    with pytest.raises(ArmadaError) as refused:
+        plan(tmp_path, given, "desk")
+    assert f"checkpoint-30 of t-1 is damaged at home: {name} is not as it came" in refused.value.message
+    assert refused.value.hint == "armada sync verify t-1 --read-data"
+    with Database(tmp_path / "armada.db") as database:
+        [known] = checkpoints.of_run(database, "t-1")
+    assert not known.is_good_home
+
+
+def test_a_file_that_is_not_of_the_checkpoint_is_not_sent(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    assert checkpoint.home_path is not None
+    (checkpoint.home_path / "foreign.safetensors").write_text("x")
+    made, _ = plan(tmp_path, source(checkpoint, {"tiny": {}}, {"data": {}}), "desk")
+    [adapter] = [content for content in made.contents if content.kind == "models"]
+    assert set(adapter.files) == {"adapter_config.json", "adapter_model.safetensors", "base_model/x"}
+
+
+def test_a_base_that_has_changed_since_the_training_is_refused(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    trained_on = f"/root/.armada/models/{model_content(model).sha}"
+    given = source(checkpoint, {"path": trained_on}, {"model": str(model), "data": {}})
+    _, request = plan(tmp_path, given, "desk")
+    assert request.base == trained_on
+    (model / "config.json").write_text('{"hidden_size": 8}')
+    with pytest.raises(PreflightRefused) as refused:
+        plan(tmp_path, given, "desk")
+    assert refused.value.message == f"{model} is not the model that t-1 was trained on: its files have changed since"
+    assert refused.value.hint == "--host a100-1 merges with the files that it has; or put the former ones back"
+
+
 def test_what_can_be_had_nowhere_is_said_with_the_way_out(tmp_path: Path, checkpoint: Checkpoint) -> None:
     gone = source(checkpoint, {"path": "/root/.armada/models/9"}, {"model": "/gone", "data": {}})
     with pytest.raises(NotFound) as refused:
@@ -157,12 +223,9 @@ def test_a_merge_goes_where_the_checkpoint_lies(checkpoint: Checkpoint) -> None:
     assert choose_host(run, dataclasses.replace(checkpoint, on_host=False)) == "local"
 
 
-def test_shards_are_joined_without_base_and_rows(tmp_path: Path, checkpoint: Checkpoint) -> None:
-    home = checkpoint.home_path
-    assert home is not None
-    for name in ("pytorch_model_fsdp_0/.metadata", "pytorch_model_fsdp_0/__0_0.distcp", "optimizer_0/__0_0.distcp"):
-        (home / name).parent.mkdir(exist_ok=True)
-        (home / name).write_text("x")
+def test_shards_are_joined_without_base_and_rows(tmp_path: Path) -> None:
+    shards = ("pytorch_model_fsdp_0/.metadata", "pytorch_model_fsdp_0/__0_0.distcp", "optimizer_0/__0_0.distcp")
+    checkpoint = saved(tmp_path / "checkpoint-31", *FILES, *shards)
     trained = source(checkpoint, {"path": "/root/.armada/models/9"}, {"model": "/gone", "data": {}})
     divided = {"lora": None, "precision": "bf16", "train": {"sharding": "fsdp"}, "batch": {"processes": 2}}
     sharded = dataclasses.replace(trained, spec=recorded_spec({"task": "sft", "training": divided}))

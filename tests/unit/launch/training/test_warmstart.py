@@ -21,6 +21,7 @@ from armada.paths import HomePaths
 from armada.store import checkpoints, runs
 from armada.store.database import Database
 from armada.verdicts.states import Verdict
+from tests import published_run
 from tests.answers import Answering, answered, outbox
 
 if TYPE_CHECKING:
@@ -166,3 +167,17 @@ def test_a_checkpoint_that_lies_on_another_host_only_says_where_and_how_to_get_i
         find(database, tmp_path, f"start_from: {{run: {RUN}, checkpoint: 20}}")
     assert "elsewhere has the checkpoints 10, 20" in refused.value.message
     assert refused.value.hint == f"armada pull {RUN} --checkpoint 20, or launch on elsewhere"
+
+
+def test_a_checkpoint_that_is_damaged_at_home_is_refused_and_doubted(database: Database, tmp_path: Path) -> None:
+    add(database)
+    home = HomePaths(tmp_path / "config", tmp_path / "state")
+    place = published_run.publish(database, home, RUN, 30, {"model.safetensors": b"w", "config.json": b"{}"})
+    assert find(database, tmp_path, f"start_from: {RUN}") is not None
+    (place / "model.safetensors").unlink()
+    with pytest.raises(ArmadaError) as refused:
+        find(database, tmp_path, f"start_from: {RUN}")
+    said = f"checkpoint-30 of {RUN} is damaged at home: model.safetensors is not as it came; nothing was sent"
+    assert refused.value.message == f"{tmp_path / 'exp.yaml'}:6: `start_from.run`: {said}"
+    [known] = checkpoints.of_run(database, RUN)
+    assert not known.is_good_home
