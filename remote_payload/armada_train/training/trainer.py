@@ -308,6 +308,10 @@ class Trainer(Evaluating):
             load_sharded_moments(self.accelerator.unwrap_model(self.model), self.optimizer, source)
         self.lr_scheduler.load_state_dict(torch.load(source / "scheduler.pt", weights_only=True))
 
+    def _load_scaler(self, checkpoint: str | None) -> None:
+        if self.accelerator.scaler is not None:  # the checkpoint may be of another precision, which was accepted
+            super()._load_scaler(checkpoint)
+
     def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
         """Load the weights, also from a checkpoint that was divided otherwise.
 
