@@ -17,7 +17,7 @@ from typing import Any
 from armada_train.failure import BROKEN, GENERIC, REFUSED, exit_code, read_failure, write_failure
 from armada_train.records import UnreadableRecord, find_object, is_number, read_object, show
 from armada_train.runfolder import RunFolder
-from armada_train.training.rank_ends import Signalled, describe_end, first_end
+from armada_train.training.rank_ends import LeftCodes, Signalled, describe_end, first_end
 
 _SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
 _LONGEST_GRACE_S = 1 << 30
@@ -97,19 +97,21 @@ def _launch_ranks(launcher: Any, arguments: Any, spec: Path, *, is_ours: bool) -
     # accelerate's parser does not know these two options of torchrun, but passes them on.
     arguments.signals_to_handle = _SIGNALS
     arguments.shutdown_timeout = max(_SHORTEST_GRACE_S, _stop_grace_s(spec))
-    signalled = Signalled()
+    signalled, left = Signalled(), LeftCodes()
     signalled.listen()
+    left.listen()
     try:
         launcher(arguments)
     except (ChildFailedError, SignalException) as error:
         if not is_ours:
-            return _code_of(error, signalled.pids)
+            return _code_of(error, signalled.pids, left)
         run = RunFolder.from_environment(spec.parent, os.environ)
         _record_kill(run, error, signalled.pids)
         failure = read_failure(run.attempt_folder)
         if failure is None:
             print(error, file=sys.stderr, flush=True)
-            return BROKEN
+            # The signal came when nothing was left to do but to end.
+            return 0 if hasattr(error, "sigval") and left.common() == 0 else BROKEN
         return exit_code(failure)
     return 0
 
@@ -125,11 +127,15 @@ def _record_kill(run: RunFolder, error: Any, signalled: set[int]) -> None:
         write_failure(run.attempt_folder, reason, message, rank=rank)
 
 
-def _code_of(error: Any, signalled: set[int]) -> int:
-    """Return a script's own exit code, that of the rank that failed first; torchrun's is always 1."""
+def _code_of(error: Any, signalled: set[int], left: LeftCodes) -> int:
+    """Return a script's own exit code, that of the rank that failed first; torchrun's is always 1.
+
+    After a signal it is the ranks' own if all of them left by themselves: the checkpoint that they saved counts then.
+    """
     print(error, file=sys.stderr, flush=True)
     if hasattr(error, "sigval"):
-        return 128 + int(error.sigval)
+        code = left.common()
+        return 128 + int(error.sigval) if code is None else code
     _, code = first_end(error, signalled)
     return 128 - code if code < 0 else code or BROKEN
 

@@ -108,6 +108,17 @@ def test_a_run_that_fails_while_a_person_stops_it_is_not_tried_again(worker: Mak
     assert there.calls == []
 
 
+def test_what_armadas_trainer_refuses_is_not_tried_again(worker: MakeWorker) -> None:
+    there = worker("slurm")
+    refuses = (
+        'f=../attempts/$ARMADA_ATTEMPT/failure.json; echo \'{"reason": "bad_spec", "message": "no"}\' > $f; exit 2'
+    )
+    for run_id, task, state in (("e-6a", "sft", "failed"), ("e-6b", "script", "queued")):
+        there.hand_over(run_id, refuses, task=task, watch=NO_RESUME, scheduler={"max_retries": 1})
+        there.begin(run_id).wait(WITHIN_S)
+        assert told(there, run_id) == (state, "bad_spec")
+
+
 def test_a_run_that_succeeds_is_done_however_often_it_may_fail(worker: MakeWorker) -> None:
     there = worker("slurm")
     there.hand_over("e-7", "true", watch=NO_RESUME, scheduler={"max_retries": 1})

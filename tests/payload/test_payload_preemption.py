@@ -98,6 +98,41 @@ def test_a_signal_to_any_single_rank_or_the_launcher_saves_once_on_all(
     assert ranks_of(run) == {}
 
 
+# Its last call returns when the signal that the launcher got has been passed on.
+LAST_CALL = """
+import os, pathlib, signal, threading
+
+def measure(completions, step, **_):
+    if step == 3:
+        told, before = threading.Event(), signal.getsignal(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, lambda *given: (told.set(), before(*given)))
+        pathlib.Path("waits").touch()
+        told.wait()
+    return 1.0
+"""
+
+
+def test_a_signal_after_the_last_step_of_two_ranks_leaves_a_success(
+    chat_files: tuple[Path, Path], make_run: Any
+) -> None:
+    training = make_training(
+        *chat_files,
+        batch={"global": 8, "micro": 4, "accumulation": 1, "processes": 2},
+        train={"max_steps": 3, "eval_every_steps": 3},
+        evaluation={"function": "last_call:measure", "prompts": 1, "sample_tokens": 1},
+    )
+    run = make_run(training)
+    (run.path / "work" / "last_call.py").write_text(LAST_CALL)
+    process = run.start(launcher=True)
+    run.wait_for(process, (run.path / "work" / "waits").exists, "the last evaluation")
+    process.terminate()
+    ended = wait_for_end(process)
+    assert ended.code == 0, ended.output
+    assert run.steps_in("outbox", ".new-") == [3]
+    assert run.summary["best_step"] == 3
+    assert not (run.path / "attempts" / "1" / "failure.json").exists()
+
+
 def test_a_signal_before_the_first_step_ends_at_once_and_is_no_success(make_run: Any) -> None:
     run = make_run(make_training(Path("/unused"), data={"train": [{"hook": "slow:sample"}]}))
     # Should the signal come when everything is imported: without it there is no row, and so no step.

@@ -205,7 +205,7 @@ class BatchSupervisor(Supervisor):
     def _retried(self, ending: Ending) -> Ending:
         allowed = self._settings.get("max_retries", 0)
         failed = _count_failures(self._paths, self._submission)
-        if failed >= allowed:
+        if failed >= allowed or requeue.would_fail_again(self._spec, ending.reason, ending.exit_code):
             return ending
         message = "attempt %d failed (%s); retry %d of %d" % (self._attempt, ending.reason, failed + 1, allowed)
         ending.state, ending.message = REQUEUED, message

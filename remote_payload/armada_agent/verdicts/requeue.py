@@ -1,4 +1,4 @@
-"""Decide whether an attempt that its scheduler ended returns to the queue.
+"""Decide whether an attempt that its scheduler ended, or that failed, returns to the queue.
 
 | it ended by          | the job can resume | its newest checkpoint                   | the run   |
 |----------------------|--------------------|-----------------------------------------|-----------|
@@ -8,6 +8,9 @@
 | its time limit       | yes                | is not, for as many attempts as allowed | fails     |
 | its time limit       | yes                | is unknown: an older armada's record    | goes back |
 | preemption, its node |                    |                                         | goes back |
+
+An attempt that failed by itself goes back as often as `max_retries` says, unless armada's trainer refused what it was
+asked to do.
 
 Attempts without a newer checkpoint are counted from the newest back to one that saved a newer checkpoint. Attempts that
 a scheduler ended for its own reasons, and those whose progress is unknown, count neither way.
@@ -62,6 +65,11 @@ TRAININGS = ("sft", "pretrain", "dpo", "reward", "kto", "grpo", "distill")
 """The tasks of armada's trainer."""
 
 
+_REFUSED_CODE = 2
+_REFUSED = ("bad_spec", "resume_mismatch")
+"""What the trainer finds again wherever it starts. Data, packages and GPUs may be others on another node, or later."""
+
+
 class Decision:
     """The verdict: whether the run is requeued, and a message with the reason and its progress."""
 
@@ -76,6 +84,17 @@ def can_resume(spec: Dict[str, Any]) -> bool:
         return True  # armada's trainer finds its checkpoint itself; merging and preparing data simply start again
     watch = spec.get("watch") or {}
     return bool(watch.get("resume") and watch.get("checkpoints"))
+
+
+def would_fail_again(spec: Dict[str, Any], reason: Optional[str], exit_code: Optional[int]) -> bool:
+    """Tell whether armada's trainer refused what it was asked to do, so that a retry only waits for GPUs to hear it again.
+
+    Args:
+        spec: The run's plan.
+        reason: Why the attempt failed, as in its failure.json.
+        exit_code: Its exit code.
+    """
+    return spec.get("task") in TRAININGS and exit_code == _REFUSED_CODE and reason in _REFUSED
 
 
 def decide(attempts: List[Attempt], spec: Dict[str, Any], most_without: int) -> Decision:

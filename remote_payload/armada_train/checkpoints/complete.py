@@ -101,8 +101,11 @@ def find_defect(checkpoint: Path) -> str | None:
 
 def missing_states(checkpoint: Path, processes: int) -> list[str]:
     """Name the missing files without which training continues, but with other results; the Trainer does not report that."""
-    processes = saved_processes(read_manifest(checkpoint), processes)
+    settings = read_manifest(checkpoint) or {}
+    processes = saved_processes(settings, processes)
     names = ["optimizer.pt", "scheduler.pt", *random_states(processes)]
+    if settings.get("precision") == "fp16":
+        names.append("scaler.pt")  # without it many a step would be skipped until the scale fits again
     if (checkpoint / "latest").is_file():
         if lacking := _missing_of_deepspeed(checkpoint, processes):
             return [lacking]

@@ -68,7 +68,9 @@ def train(training: Training, *given: Any, **options: Any) -> None:
         raise of_its_rank(error) from error
     except (RuntimeError, MemoryError) as error:
         if is_out_of_memory(error):
-            raise out_of_memory(training.batch, error, trains_on_gpu=training.device != "cpu") from error
+            smallest = 2 if training.objective.settings.get("loss") == "kto" else 1
+            on_gpu = training.device != "cpu"
+            raise out_of_memory(training.batch, error, trains_on_gpu=on_gpu, smallest=smallest) from error
         raise
 
 

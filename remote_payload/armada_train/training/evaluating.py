@@ -7,6 +7,7 @@ import math
 import time
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import torch
@@ -17,6 +18,7 @@ from armada_train.failure import GENERIC, PayloadFailure
 from armada_train.specification.early_stop import WITHOUT
 from armada_train.specification.section import bad_spec
 from armada_train.training.agreement import Agreement
+from armada_train.training.memory import named_in_evaluation
 from armada_train.training.scoring import Scoring
 from armada_train.training.time_parts import timed
 
@@ -61,8 +63,10 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
         """Evaluate all rows, log it, and run the callbacks; stop early if the run is preempted."""
         started = time.monotonic()
         self._evaluated: dict[str, Weighted] = {}
-        loss, weight, curves = self.evaluate_weighted()
-        scores = {} if self._scoring is None or self._preemption.agreed else self._score(self._scoring)
+        with self._naming_memory(self.eval_batch_size()):
+            loss, weight, curves = self.evaluate_weighted()
+        with self._naming_memory():
+            scores = {} if self._scoring is None or self._preemption.agreed else self._score(self._scoring)
         if self._preemption.agreed:
             if self.state.global_step == 0:
                 raise self._preemption.failure(0)
@@ -77,12 +81,17 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
         self._count_without_improvement(metrics)
         self.log(dict(metrics))
         if self._samples is not None:
-            self._samples.write(
-                self.accelerator.unwrap_model(self.model), self.processing_class, self.state.global_step
-            )
+            with self._naming_memory():
+                self._samples.write(
+                    self.accelerator.unwrap_model(self.model), self.processing_class, self.state.global_step
+                )
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         self._end_if_no_better()
         return metrics
+
+    def _naming_memory(self, rows: int | None = None) -> AbstractContextManager[None]:
+        """Name what is evaluated with this many rows at once, or answered, if memory runs out meanwhile."""
+        return named_in_evaluation(self.state.global_step, rows, trains_on_gpu=self.args.device.type != "cpu")
 
     def take_scoring(self, scoring: Scoring | None) -> Collection[str]:
         """Take what measures the model's answers; return the names of what it measured, which grow."""

@@ -1,4 +1,4 @@
-"""Find the rank that ended first, from torchrun: a killed rank reports nothing, and the others report its end."""
+"""Find how the ranks ended, and which was first, from torchrun: a killed rank reports nothing, and others report its end."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from armada_train.failure import INTERRUPTED
 from armada_train.records import find_object, is_whole, show
 
 _LOGGER = "torch.distributed.elastic.multiprocessing.api"
@@ -27,6 +28,42 @@ class Signalled(logging.Handler):
 
     def listen(self) -> None:
         logging.getLogger(_LOGGER).addHandler(self)
+
+
+class LeftCodes:
+    """Remembers the exit codes of this machine's ranks after a signal; torchrun waits for them, and forgets them.
+
+    Attributes:
+        codes: One for each rank, negative for a signal, None for a rank that could not be ended; empty as long as
+            torchrun has ended none.
+    """
+
+    def __init__(self) -> None:
+        self.codes: list[int | None] = []
+
+    def listen(self) -> None:
+        """Read the codes whenever torchrun has ended its ranks, in the releases of torch that end them in this way."""
+        from torch.distributed.elastic.multiprocessing import api
+
+        context: Any = getattr(api, "SubprocessContext", None)
+        end = getattr(context, "_close", None)
+        if end is None:
+            return
+
+        def end_and_read(ranks: Any, *given: Any, **named: Any) -> None:
+            try:
+                end(ranks, *given, **named)
+            finally:  # a second signal ends the wait, after which torchrun calls this again
+                handlers = getattr(ranks, "subprocess_handlers", {})
+                self.codes = [handler.proc.poll() for handler in handlers.values()]
+
+        context._close = end_and_read  # noqa: SLF001 - torchrun tells nobody
+
+    def common(self) -> int | None:
+        """Return 0 if each rank left with that, 85 if some left with 85 and all others with 0, else None."""
+        if not self.codes or not set(self.codes) <= {0, INTERRUPTED}:
+            return None
+        return INTERRUPTED if INTERRUPTED in self.codes else 0
 
 
 def first_end(error: Any, signalled: set[int]) -> tuple[int, int]:

@@ -14,6 +14,7 @@ import torch
 from datasets import Dataset
 from torch.utils.data import SequentialSampler
 from transformers import PrinterCallback
+from transformers.integrations import is_deepspeed_zero3_enabled
 
 from armada_train.checkpoints import announce as outbox
 from armada_train.checkpoints.complete import count_to_keep, name_base_model, newest_first, read_shapes, step_of
@@ -25,9 +26,10 @@ from armada_train.data.stream import StreamDataset
 from armada_train.data.workers import InWorker
 from armada_train.failure import PayloadFailure
 from armada_train.model.right_padding import padded_at_their_ends
+from armada_train.model.whole_weights import WeightsDifferError, load_adapter, load_whole
 from armada_train.specification.values import StartFrom, Training
 from armada_train.training.agreement import Agreement
-from armada_train.training.arguments import schedule_arguments
+from armada_train.training.arguments import choose_weights_dtype, schedule_arguments
 from armada_train.training.attempt import Attempt, TrainingData
 from armada_train.training.background_writer import BackgroundWriter, finish_checkpoint, rotate
 from armada_train.training.callbacks import RunCallback, SavingCallback
@@ -100,6 +102,7 @@ class Trainer(Evaluating):
         self._base_model = base_model
         self._base_name = training.model_name
         self._has_adapter = training.lora is not None
+        self._weights_dtype = choose_weights_dtype(training)
         self._moments_from: Path | None = None
         self.writer = BackgroundWriter(run, divided=self._sharded) if training.saves_in_background else None
         self.stopped_early: str | None = None
@@ -250,10 +253,7 @@ class Trainer(Evaluating):
             PayloadFailure: `bad_spec`: they do not fit.
         """
         try:
-            if self._sharded or is_sharded(start.path):
-                self._load_whole(start.path)
-            else:
-                self._load_from_checkpoint(str(start.path))
+            self._load_weights(start.path)
         except (RuntimeError, ValueError) as error:
             raise PayloadFailure("bad_spec", f"`training.start_from` {start.path} does not fit: {error}") from error
         self._moments_from = start.path / "optimizer.pt" if start.moments else None
@@ -265,7 +265,7 @@ class Trainer(Evaluating):
 
     def _prepare_for_training(self, max_steps: int, dataloader: Any, resume_from_checkpoint: str | None) -> Any:
         if self._sharded and resume_from_checkpoint and not is_sharded(Path(resume_from_checkpoint)):
-            self._load_whole(Path(resume_from_checkpoint))
+            self._load_to_resume(Path(resume_from_checkpoint))
         prepared = super()._prepare_for_training(max_steps, dataloader, resume_from_checkpoint)
         if self._sharded:
             guard_head(self.model)
@@ -308,24 +308,41 @@ class Trainer(Evaluating):
             load_sharded_moments(self.accelerator.unwrap_model(self.model), self.optimizer, source)
         self.lr_scheduler.load_state_dict(torch.load(source / "scheduler.pt", weights_only=True))
 
+    def _load_scaler(self, checkpoint: str | None) -> None:
+        if self.accelerator.scaler is not None:  # the checkpoint may be of another precision, which was accepted
+            super()._load_scaler(checkpoint)
+
     def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
-        """Load the weights, also from a checkpoint that was divided otherwise."""
+        """Load the weights, also from a checkpoint that was divided otherwise.
+
+        Raises:
+            PayloadFailure: `resume_mismatch`: some are missing.
+        """
         source = Path(checkpoint)
-        if self._sharded == is_sharded(source):
+        if self._sharded and is_sharded(source):
             super()._load_from_checkpoint(checkpoint, model)
         elif not self._sharded:
-            self._load_whole(source)  # of a sharded model they were loaded before it was divided
+            self._load_to_resume(source)  # of a sharded model they were loaded before it was divided
 
-    def _load_whole(self, source: Path) -> None:
+    def _load_to_resume(self, source: Path) -> None:
+        try:
+            self._load_weights(source)
+        except WeightsDifferError as error:
+            raise PayloadFailure(
+                "resume_mismatch",
+                f"{error}: put its files back from home, or move {source} away to resume from the checkpoint before it",
+            ) from error
+
+    def _load_weights(self, source: Path) -> None:
         """Load weights into the model before it is divided, or one that never is."""
         if self._has_adapter:
-            self.model.load_adapter(str(source), self.model.active_adapter, is_trainable=True)
+            load_adapter(self.model, source)
         elif is_sharded(source):
             load_shards(self.model, source)
-        else:
-            self.is_fsdp_enabled, is_enabled = False, self.is_fsdp_enabled
+        elif is_deepspeed_zero3_enabled():  # holds parts of its own, which refuse whole weights
             super()._load_from_checkpoint(str(source))
-            self.is_fsdp_enabled = is_enabled
+        else:
+            load_whole(self.model, source, self._weights_dtype)
 
     @timed("saving")
     def _save_checkpoint(self, model: Any, trial: Any) -> None:

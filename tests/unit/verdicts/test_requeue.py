@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 from armada_agent.supervisor.time_limit import TimeLimit, plan_stop
-from armada_agent.verdicts.requeue import TRAININGS, Attempt, advise, can_resume, count_fruitless, decide, span
+from armada_agent.verdicts.requeue import (
+    TRAININGS,
+    Attempt,
+    advise,
+    can_resume,
+    count_fruitless,
+    decide,
+    span,
+    would_fail_again,
+)
 
 from armada.config.tasks import registry
 
@@ -40,6 +49,23 @@ def test_every_task_of_the_bundled_trainer_resumes_by_itself() -> None:
 )
 def test_a_run_can_resume_only_if_its_next_attempt_is_told_of_a_checkpoint(spec: dict[str, Any], resumes: bool) -> None:
     assert can_resume(spec) is resumes
+
+
+@pytest.mark.parametrize(
+    ("task", "reason", "code", "again"),
+    [
+        ("sft", "bad_spec", 2, True),
+        ("dpo", "resume_mismatch", 2, True),
+        ("sft", "data_error", 2, False),  # the hub may answer later
+        ("sft", "world_mismatch", 2, False),  # another node may have the GPUs
+        ("sft", "oom", 1, False),
+        ("sft", "bad_spec", 1, False),
+        ("script", "bad_spec", 2, False),  # a word of its own
+        ("merge", "bad_spec", 2, False),
+    ],
+)
+def test_only_what_the_trainer_refused_would_fail_again(task: str, reason: str, code: int, again: bool) -> None:
+    assert would_fail_again({"task": task}, reason, code) is again
 
 
 def test_a_job_that_cannot_resume_fails_at_its_time_limit_at_once_and_says_what_to_do() -> None:

@@ -98,6 +98,9 @@ class SampledTrainer(Trainer):
                 spare = {"index": 0, "row": self._decode(data[0]), "counts": False}
                 yield spare if getattr(self, "use_vllm", False) else None
 
+    def eval_batch_size(self) -> int:
+        return 1
+
     def sample(self, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Sample the completions of a prompt for evaluation; return what TRL's `_generate` does."""
         told = self._metrics["eval"]
