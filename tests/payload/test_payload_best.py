@@ -9,6 +9,7 @@ import pytest
 from armada_agent.outbox import finishing
 from armada_agent.paths import RunPaths
 
+from tests.payload.conftest import StartedRun
 from tests.payload.interpreter import Interpreter
 from tests.payload.payload_run import PayloadRun, make_training
 
@@ -48,3 +49,32 @@ def test_a_checkpoint_whose_evaluation_is_no_number_is_finished_without_it(
     digests = [finishing.publish(paths, folder, 1, lambda: 5.0) for folder in paths.announced()]
     manifests = [json.loads(Path(paths.checkpoint(digest, "MANIFEST.json")).read_text()) for digest in digests]
     assert {each["step"]: set(each["metrics"]) for each in manifests} == {2: {"loss"}, 4: {"loss"}}
+
+
+UP_AND_DOWN = """
+import os, signal
+
+
+def quality(completions, step):
+    if step == 5 and os.environ["ARMADA_ATTEMPT"] == "1":
+        os.kill(os.getpid(), signal.SIGTERM)
+    return {0: 0.0, 1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0, 5: 5.0}.get(step, 0.0)
+"""
+
+
+@pytest.mark.parametrize("in_background", [False, True])
+def test_the_last_checkpoint_stays_beside_the_best_one_whose_successor_was_not_saved(
+    make_run: StartedRun, chat_files: tuple[Path, Path], in_background: bool
+) -> None:
+    """The best evaluation is that of step 5, and the best checkpoint that of step 4: with a limit of one, 6 and 8 are more."""
+    train = {"max_steps": 8, "eval_every_steps": 1, "best_metric": {"name": "eval_quality", "goal": "max"}}
+    saved = {"every_steps": 2, "keep_last": 1, "in_background": in_background}
+    evaluation = {"function": "measure:quality", "prompts": 1, "sample_tokens": 1}
+    run = make_run(make_training(*chat_files, train=train, checkpoint=saved, evaluation=evaluation))
+    (run.path / "work" / "measure.py").write_text(UP_AND_DOWN)
+    ended = run.finish()
+    assert ended.code == 85, ended.output
+    assert run.steps_in("checkpoints", "checkpoint-") == [4, 6]
+    run.attempt = 2
+    assert "resuming from checkpoint-6" in run.train().output
+    assert run.steps_in("checkpoints", "checkpoint-") == [4, 8]
