@@ -50,6 +50,7 @@ from armada_train.training.sharding import (
 from armada_train.training.throughput import Throughput
 from armada_train.training.time_parts import timed
 from armada_train.training.time_seams import make_times, pack_times, watch_training
+from armada_train.training.trained_weights import widen
 
 
 class Trainer(Evaluating):
@@ -125,6 +126,9 @@ class Trainer(Evaluating):
         # TRL inspects the first row; of a stream it gets only that one.
         rows = splits.train.dataset if splits.train else Dataset.from_list([] if stream is None else [stream[0]])
         super().__init__(callbacks=callbacks, train_dataset=rows, eval_dataset=evaluation, **rest)
+        keeps_wide = self._sharded or self.is_deepspeed_enabled  # accelerate widens what it divides
+        if not keeps_wide and training.lora is not None and training.lora.quantize == "none":
+            widen(self.model)
         watch_training(self, self.times, self._agreement)
         self.data_collator = InWorker(self.data_collator)
         if stream is not None:
