@@ -31,6 +31,8 @@ _SCHEDULES = {
 }
 """What others call a schedule, and how it is written here."""
 
+CHANGES_BASE = ("pissa", "olora")
+"""Values of `lora.init` that subtract the adapter's first value from the base."""
 _LONGEST_CALL_S = 1200
 _WITH_FLOOR = ("cosine", "warmup_stable_decay")
 
@@ -285,7 +287,7 @@ class Lora(Settings):
 
     @model_validator(mode="after")
     def _a_base_in_four_bits_is_left_whole(self) -> Lora:
-        if self.quantize != "none" and self.init in {"pissa", "olora"}:
+        if self.quantize != "none" and self.init in CHANGES_BASE:
             raise problem(f"{self.init} starts from the base's weights, which are in 4 bits", key="init")
         return self
 

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from armada_agent import paths
 from armada_agent.foundation import files
-from armada_agent.outbox import finishing, homes, thinning
+from armada_agent.outbox import finishing, homes, listing, thinning
 from armada_agent.records.journal import Journal
 
+from armada.protocol.files import ManifestRecord
 from tests.agent.conversation import Host, Refused, check
 from tests.supervisors import kill_both
 from tests.waiting import eventually
@@ -225,7 +226,7 @@ def test_a_hard_link_whose_source_is_gone_is_hashed_as_the_outbox_holds_it(here:
 
 @pytest.mark.parametrize(
     "announced",
-    [{"step": "ten"}, {"step": -1}, {"kind": "odd"}, {"time": "now"}, {"metrics": {"eval_loss": float("nan")}}],
+    [{"step": "ten"}, {"step": -1}, {"step": float("nan")}, {"kind": "odd"}, {"time": "now"}],
 )
 def test_a_wrong_announcement_is_refused(here: paths.RunPaths, announced: dict[str, Any]) -> None:
     folder = announce(_folder(here), 1)
@@ -233,6 +234,26 @@ def test_a_wrong_announcement_is_refused(here: paths.RunPaths, announced: dict[s
     (folder / ".announce.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=r"announced|JSON"):
         finishing.publish(here, str(folder), 1, lambda: 5.0)
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ('{"loss": 1.5, "eval_loss": NaN, "best": Infinity, "worst": -1e999}', {"loss": 1.5}),
+        ('{"count": 1%s}' % ("0" * 200), {}),
+        ("[1.5]", {}),
+    ],
+)
+def test_a_metric_that_is_no_number_keeps_no_checkpoint_back(
+    here: paths.RunPaths, written: str, kept: dict[str, float]
+) -> None:
+    folder = announce(_folder(here), 1, kind="final")
+    (folder / ".announce.json").write_text(f'{{"step": 1, "kind": "final", "time": 1.0, "metrics": {written}}}')
+    assert listing.has_final(here) is True
+    digest = finishing.publish(here, str(folder), 1, lambda: 5.0)
+    manifest = (_folder(here) / "outbox" / digest / "MANIFEST.json").read_text()
+    assert ManifestRecord.model_validate_json(manifest).metrics == kept
+    assert listing.has_final(here) is True
 
 
 def test_a_checkpoint_that_cannot_be_finished_becomes_a_finding_and_does_not_hold_the_run(this_host: Host) -> None:

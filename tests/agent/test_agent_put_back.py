@@ -45,7 +45,10 @@ def own(run: RunPaths) -> dict[str, dict[str, bytes]]:
 def put_back(run: RunPaths, spec: dict[str, Any] = TRAINING, environment: dict[str, str] | None = None) -> list[str]:
     """What is said of it."""
     Path(run.events).unlink(missing_ok=True)
-    resumable.put_back(run, spec, environment or {}, Journal(run, 2))
+    journal = Journal(run, 2)
+    journal.state["attempt"] = 2
+    outbox = Outbox(run, {"keep": 9, "disk_floor_bytes": 0}, journal)
+    resumable.put_back(run, spec, environment or {}, journal, outbox.finish_now)
     lines = Path(run.events).read_text().splitlines() if Path(run.events).exists() else []
     return [event["message"] for event in map(json.loads, lines) if event["kind"] == "finding"]
 
@@ -79,6 +82,28 @@ def test_one_that_lies_there_is_left_to_the_training_whole_or_not(run: RunPaths,
     before = own(run)
     assert put_back(run) == []
     assert own(run) == before
+
+
+@pytest.mark.parametrize("lost", [(), (10, 20)])
+def test_one_that_was_announced_and_not_hashed_is_put_back(run: RunPaths, lost: tuple[int, ...]) -> None:
+    """The batch system killed its supervisor while that hashed it."""
+    announce(Path(run.folder), 30)
+    announce(Path(run.folder), 40, size_bytes=1 << 30)  # a power cut left less of it
+    announce(Path(run.folder), 15)
+    lose(run, *lost)
+    said = "checkpoint-30 was missing in checkpoints/: its copy in the outbox, whose bytes are right, was put back"
+    assert put_back(run) == [said]
+    assert set(own(run)) == {"checkpoint-10", "checkpoint-20", "checkpoint-30"} - {
+        f"checkpoint-{each}" for each in lost
+    }
+    assert own(run)["checkpoint-30"] == {**FILES, "step": b"30"}
+    assert {Path(each).name for each in run.announced()} == {".new-40", ".new-15"}
+
+
+def test_one_that_was_announced_and_lies_in_its_own_folder_is_left_to_the_outbox(run: RunPaths) -> None:
+    announce(Path(run.folder), 20)
+    assert put_back(run) == []
+    assert len(run.announced()) == 1
 
 
 def test_a_copy_with_other_bytes_is_not_put_back(run: RunPaths) -> None:

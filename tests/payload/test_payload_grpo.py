@@ -275,6 +275,7 @@ def test_fewer_prompts_than_a_step_takes_are_refused(tmp_path: Path, make_run: A
         ({"train": {"sharding": "fsdp"}}, "`training.train.sharding` does not go with `task: grpo`"),
         ({"train": {"long_samples": "truncate"}}, "`training.train.long_samples` must be drop with `task: grpo`"),
         ({"train": {"group_by_length": True}}, "`training.train.group_by_length` does not go with `task: grpo`"),
+        ({"lora": {"init": "pissa"}}, "`training.lora.init` pissa does not go with `task: grpo`"),
         ({"start_from": {"path": "/a"}}, "`task: grpo`: the reference would be the model without that adapter"),
     ],
 )

@@ -402,6 +402,8 @@ def test_pairs_that_are_too_long_are_refused_with_what_would_help(
             "`training.train.micro_batch_size` must be at least 2 with the loss kto",
         ),
         ("kto", {"start_from": {"path": "/a"}}, "`task: kto`: the reference would be the model without that adapter"),
+        ("kto", {"lora": {"init": "pissa"}}, "`training.lora.init` pissa does not go with `task: kto`"),
+        ("dpo", {"lora": {"init": "olora"}}, "`training.lora.init` olora does not go with `task: dpo`"),
         ("reward", {"train": {"long_samples": "split"}}, "split does not go with `task: reward`"),
         ("reward", {"evaluation": {"samples": 1}}, "a model of `task: reward` generates no text"),
         ("dpo", {"start_from": {"path": "/a"}}, "the reference would be the model without that adapter"),

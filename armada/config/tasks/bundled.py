@@ -16,7 +16,16 @@ from armada.config.optimizers import PLAIN
 from armada.config.settings import FilePath, FilledText, SchemaPart, problem
 from armada.config.tasks.experiment import Experiment, StallAfter, find_file, no_folder
 from armada.config.tracking import Tracking
-from armada.config.training import FSDP_WORDS, SHARDED_WORDS, Evaluation, Lora, StartFrom, TinyChoice, Train
+from armada.config.training import (
+    CHANGES_BASE,
+    FSDP_WORDS,
+    SHARDED_WORDS,
+    Evaluation,
+    Lora,
+    StartFrom,
+    TinyChoice,
+    Train,
+)
 from armada.config.validation import dotted, nearest
 
 if TYPE_CHECKING:
@@ -332,6 +341,13 @@ class BundledTraining(Experiment):
                 "with `lora`, the reference would be the model without that adapter",
                 key="start_from",
                 hint="`armada merge` that run, and use the result as `model`",
+            )
+        if self.needs_reference and self.lora is not None and self.lora.init in CHANGES_BASE:
+            raise problem(
+                f"{self.lora.init} does not go with `task: {self.task}`: it subtracts the adapter's first value from the model, "
+                "so the reference, which is the model without the adapter, would be another one",
+                key="lora.init",
+                hint="true or gaussian",
             )
         return self
 

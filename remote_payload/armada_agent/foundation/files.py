@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import time
-from typing import Any, BinaryIO, Dict, Iterable, Iterator, Optional, Tuple
+from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, Optional, Tuple
 
 from armada_agent.errors import is_disk_full
 
@@ -48,8 +48,14 @@ def open_regular(path: str) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def read_json(path: str, limit: int = JSON_LIMIT) -> Optional[Dict[str, Any]]:
+def read_json(path: str, limit: int = JSON_LIMIT, has_measured: bool = False) -> Optional[Dict[str, Any]]:
     """Read a JSON object; return None if the file does not exist.
+
+    Args:
+        path: The file.
+        limit: The most bytes that it may have.
+        has_measured: Whether a job wrote numbers that it measured into it. Those that no reader accepts (NaN, infinite
+            ones, ones of many digits) are then None; otherwise the file counts as unreadable.
 
     Raises:
         UnreadableError: The file is larger than `limit` bytes, or is not a JSON object.
@@ -66,7 +72,7 @@ def read_json(path: str, limit: int = JSON_LIMIT) -> Optional[Dict[str, Any]]:
     if len(content) > limit:
         raise UnreadableError("%s is larger than %d bytes" % (name, limit))
     try:
-        value = _parse(content.decode("utf-8"))
+        value = _parse(content.decode("utf-8"), _LENIENT if has_measured else _DECODER)
     except (ValueError, RecursionError) as error:
         raise UnreadableError("%s is not JSON: %s" % (name, error))
     if not isinstance(value, dict):
@@ -74,15 +80,15 @@ def read_json(path: str, limit: int = JSON_LIMIT) -> Optional[Dict[str, Any]]:
     return value
 
 
-def _parse(text: str) -> Any:
+def _parse(text: str, decoder: json.JSONDecoder) -> Any:
     """Parse JSON that can be written again and that every reader accepts: answers to home contain most of these records.
 
     Raises:
-        ValueError: The text is not JSON (NaN and infinite numbers are not), or it has deeper nesting or longer numbers
-            than any record.
+        ValueError: The text is not JSON (for `_DECODER`, NaN and infinite numbers are not), or it has deeper nesting or
+            longer numbers than any record.
         RecursionError: The nesting is deeper still.
     """
-    value = _DECODER.decode(text)
+    value = decoder.decode(text)
     level = [value]
     for _ in range(_DEEPEST):
         level = [
@@ -109,7 +115,18 @@ def _whole(word: str) -> int:
     return int(word)
 
 
+def _or_none(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    def parse_leniently(word: str) -> Any:
+        try:
+            return parse(word)
+        except ValueError:
+            return None
+
+    return parse_leniently
+
+
 _DECODER = json.JSONDecoder(parse_constant=_finite, parse_float=_finite, parse_int=_whole)
+_LENIENT = json.JSONDecoder(parse_constant=_or_none(_finite), parse_float=_or_none(_finite), parse_int=_or_none(_whole))
 
 
 def temporary_name(path: str) -> str:

@@ -20,7 +20,15 @@ from armada_agent.foundation import durability, files
 from armada_agent.foundation.log import say
 from armada_agent.outbox import thinning
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch
-from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST, MANIFEST_LIMIT, describe, kind_of, measure
+from armada_agent.outbox.listing import (
+    ANNOUNCEMENT,
+    MANIFEST,
+    MANIFEST_LIMIT,
+    describe,
+    kind_of,
+    measure,
+    read_announcement,
+)
 from armada_agent.outbox.settling import settling
 from armada_agent.paths import ANNOUNCED, RunPaths
 from armada_agent.records.journal import Journal
@@ -379,7 +387,7 @@ def announced_step(folder: str) -> Optional[int]:
 
 def _read_announcement(folder: str) -> Dict[str, Any]:
     try:
-        announcement = files.read_json(os.path.join(folder, ANNOUNCEMENT), MANIFEST_LIMIT) or {}
+        announcement = read_announcement(folder) or {}
     except files.UnreadableError as error:
         raise ValueError(str(error))
     step, kind, moment = announcement.get("step"), announcement.get("kind"), announcement.get("time")
@@ -388,7 +396,6 @@ def _read_announcement(folder: str) -> Dict[str, Any]:
     is_time = moment is None or (isinstance(moment, (int, float)) and 0 <= moment < _TOO_MUCH)
     if kind not in (None, "periodic", "final") or not is_time:
         raise ValueError("it was announced with an invalid kind or time")
-    json.dumps(announcement.get("metrics"), allow_nan=False)  # NaN is not JSON; home's parser would refuse the manifest
     return {name: value for name, value in announcement.items() if value is not None}
 
 

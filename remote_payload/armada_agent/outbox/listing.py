@@ -65,7 +65,7 @@ def _kind_among(folder: str, names: Sequence[str]) -> Any:
     """Return what the first of these files that can be read says of a checkpoint's kind; `_UNREAD` if none can be."""
     for name in names:
         try:
-            said = files.read_json(os.path.join(folder, name), limit=MANIFEST_LIMIT)
+            said = read_announcement(folder) if name == ANNOUNCEMENT else _read(os.path.join(folder, name))
         except files.UnreadableError:
             continue
         if said is not None:
@@ -73,12 +73,31 @@ def _kind_among(folder: str, names: Sequence[str]) -> Any:
     return _UNREAD if os.path.lexists(folder) else None  # one that was deleted meanwhile is not there
 
 
+def read_announcement(folder: str) -> Optional[Dict[str, Any]]:
+    """Read what a job announced of a checkpoint; None if it announced nothing.
+
+    A loss may be NaN. That is no reason to refuse the checkpoint: such a number is left out of its metrics.
+
+    Raises:
+        files.UnreadableError: It is something else, or cannot be read.
+    """
+    announced = files.read_json(os.path.join(folder, ANNOUNCEMENT), MANIFEST_LIMIT, has_measured=True)
+    if announced is not None and "metrics" in announced:
+        told = announced["metrics"] if isinstance(announced["metrics"], dict) else {}
+        announced["metrics"] = {name: value for name, value in told.items() if value is not None}
+    return announced
+
+
 def kind_of(path: str) -> Any:
-    """Return what a manifest or an announcement says of a checkpoint's kind; None if it cannot be read."""
+    """Return what a manifest says of a checkpoint's kind; None if it cannot be read."""
     try:
-        return (files.read_json(path, limit=MANIFEST_LIMIT) or {}).get("kind")
+        return (_read(path) or {}).get("kind")
     except files.UnreadableError:
         return None
+
+
+def _read(path: str) -> Optional[Dict[str, Any]]:
+    return files.read_json(path, limit=MANIFEST_LIMIT)
 
 
 def describe(paths: RunPaths, digest: str) -> Optional[Dict[str, Any]]:
@@ -155,7 +174,7 @@ def _checkpoint(call: Call, params: Dict[str, Any]) -> "tuple[RunPaths, str]":
 
 def _summarise(path: str, digest: str) -> Optional[Dict[str, Any]]:
     try:
-        manifest = files.read_json(path, limit=MANIFEST_LIMIT)
+        manifest = _read(path)
         return None if manifest is None else dict(measure(manifest), digest=digest)
     except (files.UnreadableError, ValueError):
         return None

@@ -149,25 +149,39 @@ def _only_file(folder: str) -> Optional[str]:
     return os.path.join(folder, kept[0]) if len(kept) == 1 else None
 
 
-def put_back(paths: RunPaths, spec: Dict[str, Any], environment: Dict[str, str], journal: Journal) -> None:
+def put_back(
+    paths: RunPaths,
+    spec: Dict[str, Any],
+    environment: Dict[str, str],
+    journal: Journal,
+    finish: Callable[[str], Optional[str]],
+) -> None:
     """Put back the newest checkpoint of a training, if its own folder lost it and the outbox has it, whole.
 
     Its files are linked, as those that the training announces: it never writes into a file of a checkpoint. Whoever
     permitted the training to start from the beginning gets that.
+
+    Args:
+        paths: The run's files.
+        spec: Its plan.
+        environment: Its job's.
+        journal: The record.
+        finish: Hashes one that was announced, by its folder; returns why it cannot be.
     """
     if not spec.get("training") or environment.get("ARMADA_RESTART_IF_DAMAGED"):
         return
-    message = _put_back(paths)
+    message = _put_back(paths, finish)
     if message is not None:
         journal.record("finding", message=message)
 
 
-def _put_back(paths: RunPaths) -> Optional[str]:
+def _put_back(paths: RunPaths, finish: Callable[[str], Optional[str]]) -> Optional[str]:
     folder = os.path.join(paths.folder, _FOLDER)
     if os.path.islink(folder):
         return None
-    kept = [resuming.Kept(entry["digest"], entry["step"], entry["attempt"]) for entry in list_finished(paths)]
     own = [int(match.group(1)) for match in map(_OWN.fullmatch, list_folder(folder)) if match]
+    _finish_lost(paths, own, finish)
+    kept = [resuming.Kept(entry["digest"], entry["step"], entry["attempt"]) for entry in list_finished(paths)]
     lost = resuming.find_lost(kept, own)
     if lost is None:
         return None
@@ -186,6 +200,18 @@ def _put_back(paths: RunPaths) -> Optional[str]:
     except (OSError, files.UnreadableError) as error:
         return "%s is missing in %s/, and cannot be put back from the outbox: %s" % (name, _FOLDER, error)
     return "%s was missing in %s/: its copy in the outbox, whose bytes are right, was put back" % (name, _FOLDER)
+
+
+def _finish_lost(paths: RunPaths, own: List[int], finish: Callable[[str], Optional[str]]) -> None:
+    """Hash the newest announced checkpoint that a training's own folder lacks: its supervisor may have been killed meanwhile."""
+    steps = {folder: announced_step(folder) for folder in paths.announced()}
+    newest = max(own, default=-1)
+    lost = {folder: step for folder, step in steps.items() if step is not None and step > newest}
+    for folder in sorted(lost, key=lambda each: (lost[each], each), reverse=True):
+        problem = finish(folder)
+        if problem is None:
+            return
+        say("%s is not put back: %s" % (folder, problem))
 
 
 def _link(source: str, target: str) -> None:

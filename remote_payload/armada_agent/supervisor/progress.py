@@ -1,6 +1,5 @@
 """Measure a run's progress by its complete checkpoints, and the progress of each attempt."""
 
-import os
 from typing import Any, Dict, List, Optional
 
 from armada_agent.foundation import files
@@ -75,7 +74,7 @@ def _newest_whole(paths: RunPaths) -> Optional[int]:
 
 
 def _newest_announced(paths: RunPaths) -> Optional[int]:
-    steps = [_read(os.path.join(folder, listing.ANNOUNCEMENT)).get("step") for folder in paths.announced()]
+    steps = [_announcement(folder).get("step") for folder in paths.announced()]
     return _highest([step for step in steps if isinstance(step, int)])
 
 
@@ -86,6 +85,13 @@ def _newest_recorded(paths: RunPaths) -> Optional[int]:
 
 def _highest(steps: List[Optional[int]]) -> Optional[int]:
     return max((step for step in steps if step is not None), default=None)
+
+
+def _announcement(folder: str) -> Dict[str, Any]:
+    try:
+        return listing.read_announcement(folder) or {}
+    except files.UnreadableError:
+        return {}  # the checkpoint will not be finished
 
 
 def _read(path: str) -> Dict[str, Any]:

@@ -322,12 +322,14 @@ class Supervisor:
 
     def _resume_arguments(self) -> List[str]:
         """Return the job's arguments for resuming, if there is a checkpoint to resume from."""
-        outbox = Outbox(self._paths, self._spec["outbox"], self._journal, self._checkpoint_watch)
-        return resumable.arguments(self._paths, self._watching.get("resume") or [], outbox, self._journal)
+        return resumable.arguments(self._paths, self._watching.get("resume") or [], self._outbox(), self._journal)
+
+    def _outbox(self) -> Outbox:
+        return Outbox(self._paths, self._spec["outbox"], self._journal, self._checkpoint_watch)
 
     def _settle_earlier(self, environment: Dict[str, str]) -> None:
         """Take checkpoints that earlier attempts left, before the job chooses where to resume or deletes them."""
-        resumable.put_back(self._paths, self._spec, environment, self._journal)
+        resumable.put_back(self._paths, self._spec, environment, self._journal, self._outbox().finish_now)
         if self._checkpoint_watch is not None:
             self._checkpoint_watch.begin(self._refuse_if_stopped)
             self._progress = Progress(self._paths)  # checkpoints taken just now are not this attempt's progress

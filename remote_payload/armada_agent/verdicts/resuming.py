@@ -15,7 +15,8 @@ Of those that were noted, the one that was taken last counts, also if its step i
 earlier checkpoint goes on from there. Who took one that nobody noted was killed before it noted that.
 
 A training chooses among the checkpoints in its own folder (`armada_train/checkpoints/complete.py`). What it lost there is
-put back from the outbox first:
+put back from the outbox first. One that was announced there and not hashed yet, beyond all in its own folder, is hashed
+before this is decided:
 
 | the newest checkpoint in the outbox, by attempt, then by step | it is put back                |
 |---------------------------------------------------------------|-------------------------------|

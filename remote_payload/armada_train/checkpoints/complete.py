@@ -67,18 +67,19 @@ def drop_set_aside(folder: Path, step: int) -> None:
                 remove(entry)
 
 
-def count_to_keep(folder: Path, step: int, keep_last: int, best: int | None) -> int:
+def count_to_keep(folder: Path, step: int, keep_last: int, best: Sequence[int]) -> int:
     """Return how many checkpoints to keep, plus one for the best: otherwise the Trainer would delete the last one instead.
 
     Args:
         folder: Where they are.
         step: Of the one that is being saved.
         keep_last: How many are asked for.
-        best: The step of the best one; None or 0 if there is none.
+        best: The steps that may be the best one's. The first that is there, or is being saved, counts.
     """
     others = [step_of(found) for found in newest_first(folder)]
     last = [step, *(other for other in others if other < step)][:keep_last]
-    return keep_last + (1 if best and best in others and best not in last else 0)
+    kept = next((each for each in best if each == step or each in others), step)
+    return keep_last + (kept not in last)
 
 
 def step_of(checkpoint: Path) -> int:

@@ -10,7 +10,7 @@ from armada_train.checkpoints.manifest import read_manifest
 from armada_train.checkpoints.shards import is_sharded
 from armada_train.failure import PayloadFailure
 from armada_train.records import UnreadableRecord, find_object, is_number, read_object, show
-from armada_train.specification.values import Lora, StartFrom, TinyModel, Training
+from armada_train.specification.values import CHANGES_BASE, Lora, StartFrom, TinyModel, Training
 
 _CONFIG = {
     "hidden_size": "hidden_size",
@@ -23,8 +23,6 @@ _CONFIG = {
 _SCORES = "SEQ_CLS"
 """PEFT's word for an adapter of a model that scores; PEFT itself adds its head to `modules_to_save`, by both names."""
 _HEADS = {"classifier", "score"}
-_CHANGES_BASE = ("pissa", "olora")
-"""Initialisations that subtract the adapter from the base: it then fits only a base that was changed in the same way."""
 
 
 def check_start(training: Training) -> None:
@@ -151,7 +149,7 @@ def _compare_adapters(adapter: dict[str, Any], lora: Lora) -> list[str]:
     if not isinstance(lora.target_modules, str):  # PEFT writes `all-linear` as a list
         pairs.append(("target_modules", sorted(adapter.get("target_modules") or []), sorted(lora.target_modules)))
     before = adapter.get("init_lora_weights", True)
-    if before in _CHANGES_BASE or lora.init in _CHANGES_BASE:
+    if before in CHANGES_BASE or lora.init in CHANGES_BASE:  # it fits only a base that was changed in the same way
         pairs.append(("init", before, lora.init))
     return [f"`lora.{key}` was {show(was)} and is {now}" for key, was, now in pairs if was != now]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -89,8 +90,15 @@ class Metrics:
                 file.write(json.dumps(line) + "\n")
 
     def losses_at(self, step: int) -> dict[str, float]:
-        """Return the losses measured at exactly this step, because a checkpoint must not carry those of another, and the best so far."""
-        here = {name: value for name, (measured_at, value) in self._losses.items() if measured_at == step}
+        """Return the losses measured at exactly this step, because a checkpoint must not carry those of another, and the best so far.
+
+        A loss that is NaN or infinite is left out: an announcement is JSON, which has no such number.
+        """
+        here = {
+            name: value
+            for name, (measured_at, value) in self._losses.items()
+            if measured_at == step and math.isfinite(value)
+        }
         return here | self._best
 
     def remember_best(self, step: int, metric: str, value: float) -> None:

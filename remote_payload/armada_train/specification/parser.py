@@ -18,6 +18,7 @@ from armada_train.specification.objectives import parse_objective
 from armada_train.specification.optimizers import parse_optimizer
 from armada_train.specification.section import Section, bad_spec
 from armada_train.specification.values import (
+    CHANGES_BASE,
     Batch,
     Evaluation,
     Hub,
@@ -182,6 +183,11 @@ def _check_objective(training: Training) -> None:
         raise bad_spec(
             f"`training.start_from` with `lora` and `task: {objective.name}`: the reference would be the model without that adapter; "
             "merge it first, and use the result as `model`"
+        )
+    if objective.has_reference and training.lora is not None and training.lora.init in CHANGES_BASE:
+        raise bad_spec(
+            f"`training.lora.init` {training.lora.init} does not go with `task: {objective.name}`: it subtracts the adapter's first value "
+            "from the model, so the reference, which is the model without the adapter, would be another one; use true or gaussian"
         )
 
 
@@ -371,7 +377,7 @@ def _parse_lora(section: Section | None) -> Lora | None:
         quantize=section.choice("quantize", QUANTIZATIONS, "none"),
     )
     section.close()
-    if lora.quantize != "none" and (init in ("pissa", "olora")):
+    if lora.quantize != "none" and init in CHANGES_BASE:
         raise bad_spec(f"`{section.where}.init` {init} starts from the base's weights, which are in 4 bits")
     if lora.dropout >= 1:
         raise section.wrong("dropout", "below 1", lora.dropout)

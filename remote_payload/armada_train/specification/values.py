@@ -111,6 +111,10 @@ class Schedule:
         return int(value) if value >= 1 else math.ceil(value * steps)
 
 
+CHANGES_BASE = ("pissa", "olora")
+"""Values of `lora.init` that subtract the adapter's first value from the base: without the adapter, it is another model."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lora:
     r: int

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftModel
+from peft import PeftModel, load_peft_weights, set_peft_model_state_dict
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from armada_train.checkpoints import announce
@@ -79,7 +79,10 @@ def _load(wanted: Merge) -> Any:
     """
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[wanted.precision]
     base = AutoModelForCausalLM.from_pretrained(wanted.base, dtype=dtype, attn_implementation="sdpa", device_map=None)
-    return PeftModel.from_pretrained(base, str(wanted.adapter)).float().eval()
+    model = PeftModel.from_pretrained(base, str(wanted.adapter)).float()
+    # Modules that are saved whole were rounded to the base's type when they were loaded.
+    set_peft_model_state_dict(model, load_peft_weights(str(wanted.adapter), device="cpu"))
+    return model.eval()
 
 
 def _write(

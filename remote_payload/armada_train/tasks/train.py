@@ -135,7 +135,7 @@ def _train(
         leave(trainer.accelerator)
         raise preemption.failure(trainer.state.global_step)
     summary = _summarize(trainer, metrics, history, attention)
-    summary |= {"trainable_parameters": trainable, "findings": [*resume.findings, *findings, *trainer.scoring_findings]}
+    summary |= {"trainable_parameters": trainable, "findings": [*resume.findings, *findings, *trainer.eval_findings]}
     if trainer.stopped_early is not None:
         summary["stopped_early"] = trainer.stopped_early
         _say(run, trainer.stopped_early)

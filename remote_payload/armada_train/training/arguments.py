@@ -144,7 +144,7 @@ def choose_weights_dtype(training: Training) -> Any:
     """Choose the type in which the base model is loaded.
 
     Trained weights stay in fp32 under autocast, because in 16 bits small updates vanish. Under LoRA the base is frozen,
-    and 16 bits halve its memory; PEFT keeps the adapter in fp32.
+    and 16 bits halve its memory; PEFT keeps the adapter in fp32, and `trained_weights` what is trained beside it.
     """
     if training.lora is None:
         return torch.float32

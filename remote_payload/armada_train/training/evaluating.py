@@ -34,11 +34,12 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
     stopped_early: str | None
     _agreement: Agreement
     _best_is_counted = False
+    _has_noted = False
     _scoring: Scoring | None = None
 
     @functools.cached_property
-    def scoring_findings(self) -> list[str]:
-        """What went wrong in evaluations whose numbers are missing."""
+    def eval_findings(self) -> list[str]:
+        """What went wrong in evaluations whose numbers are missing, or are no numbers."""
         return []
 
     weighs: ClassVar[str] = "tokens"
@@ -78,6 +79,7 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
             if share:  # all rows of a set may be too long
                 metrics |= {f"eval_{name}_{curve}": value for curve, value in {"loss": part, **means}.items()}
         self._take_scores(metrics, scores)
+        self._note_if_no_number(loss)
         self._count_without_improvement(metrics)
         self.log(dict(metrics))
         if self._samples is not None:
@@ -120,11 +122,13 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
             return scores
         if self.state.global_step == 0:
             raise PayloadFailure(GENERIC, trouble)
-        said = f"step {self.state.global_step}: {trouble}"
-        self.scoring_findings.append(said)
-        if self._run.is_main:
-            print(f"finding: {said}", flush=True)
+        self._note(f"step {self.state.global_step}: {trouble}")
         return {}
+
+    def _note(self, finding: str) -> None:
+        self.eval_findings.append(finding)
+        if self._run.is_main:
+            print(f"finding: {finding}", flush=True)
 
     def _scoring_turns(self) -> Iterator[None]:
         """Yield before each prompt, until a preemption is agreed on."""
@@ -155,6 +159,18 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
                 f"evaluation function {function} does not measure {missing}, by which evaluations are compared; "
                 f"it measures {', '.join(sorted(scores))}"
             )
+
+    def _note_if_no_number(self, loss: float) -> None:
+        """Note the first evaluation whose loss is NaN or infinite. The training continues: its own losses may be right."""
+        if math.isfinite(loss) or self._has_noted:
+            return
+        self._has_noted = True
+        broken = [name for name, (part, share, _) in self._evaluated.items() if share and not math.isfinite(part)]
+        where = f" in the rows of {', '.join(broken)}" if broken else ""
+        self._note(
+            f"step {self.state.global_step}: the evaluation's loss is {loss}{where}: such an evaluation is never the best, "
+            "and the step's checkpoint comes home without it. Later ones are not named here"
+        )
 
     def _count_without_improvement(self, metrics: dict[str, float]) -> None:
         """Add how many evaluations in a row did not improve what `stop_early` watches, this one included."""

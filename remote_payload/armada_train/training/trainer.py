@@ -52,6 +52,7 @@ from armada_train.training.sharding import (
 from armada_train.training.throughput import Throughput
 from armada_train.training.time_parts import timed
 from armada_train.training.time_seams import make_times, pack_times, watch_training
+from armada_train.training.trained_weights import widen
 
 
 class Trainer(Evaluating):
@@ -128,12 +129,17 @@ class Trainer(Evaluating):
         # TRL inspects the first row; of a stream it gets only that one.
         rows = splits.train.dataset if splits.train else Dataset.from_list([] if stream is None else [stream[0]])
         super().__init__(callbacks=callbacks, train_dataset=rows, eval_dataset=evaluation, **rest)
+        keeps_wide = self._sharded or self.is_deepspeed_enabled  # accelerate widens what it divides
+        if not keeps_wide and training.lora is not None and training.lora.quantize == "none":
+            widen(self.model)
         watch_training(self, self.times, self._agreement)
         self.data_collator = InWorker(self.data_collator)
         if stream is not None:
             self._take_stream(stream)
         self.remove_callback(PrinterCallback)  # it prints dictionaries of rounded texts
         self._keep_last = int(self.args.save_total_limit)
+        # With 1, the Trainer would delete all but the best when the training ends, also the one it has just saved.
+        self.args.save_total_limit = None
         self._fresh = self._no_counts()
         self._flops_per_token = flops_per_token(self.model)
 
@@ -372,12 +378,13 @@ class Trainer(Evaluating):
             outbox.forget(checkpoint)
             write_manifest(checkpoint, self._settings)
         self.accelerator.wait_for_everyone()
-        keep = count_to_keep(
-            self._run.checkpoints, self.state.global_step, self._keep_last, self.state.best_global_step
-        )
+        keep = count_to_keep(self._run.checkpoints, self.state.global_step, self._keep_last, self._best_steps())
         self.args.save_total_limit = keep if writer is None else None  # old ones stay until this one is whole
-        with nullcontext() if writer is None else writer.stage(checkpoint):
-            super()._save_checkpoint(model, trial)
+        try:
+            with nullcontext() if writer is None else writer.stage(checkpoint):
+                super()._save_checkpoint(model, trial)
+        finally:
+            self.args.save_total_limit = None
         whole = gather_trained(self.model) if self._sharded and self._has_adapter else None
         self.accelerator.wait_for_everyone()  # each rank has written its random state, and its shards
         if not self._run.is_main:
@@ -397,6 +404,12 @@ class Trainer(Evaluating):
             finish()
         else:
             writer.start(partial(finish, rotate=partial(rotate, checkpoint, keep, self.state.best_model_checkpoint)))
+
+    def _best_steps(self) -> list[int]:
+        """Return the step of the best evaluation, and that of the best checkpoint: the Trainer keeps it, if the former was not saved."""
+        best, kept = self.state.best_global_step, Path(self.state.best_model_checkpoint or "").name
+        there = [step_of(found) for found in newest_first(self._run.checkpoints) if found.name == kept]
+        return [*([best] if best else []), *there]
 
     def _complete_shards(self, checkpoint: Path, adapter: dict[str, Any] | None) -> None:
         """Put beside the shards what the Trainer leaves out: configuration, tokenizer, the whole adapter."""
