@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from armada.foundation.atomic_write import write_atomically
-from armada.foundation.process_identity import Process, lives
+from armada.foundation.process_identity import Process, current, lives
 from armada.tui.inverse import is_blind
 
 if TYPE_CHECKING:
@@ -157,6 +157,14 @@ def record(
         "undoes": undoes,
     }
     _write(log.with_suffix(".json"), found)
+
+
+def record_done(home: HomePaths, title: str, words: Sequence[str], undo: Sequence[Sequence[str]]) -> None:
+    """Record a command that had the terminal and has ended well; without room for that, it is not in the history."""
+    with contextlib.suppress(OSError):
+        log = new_log(home, words[0])
+        record(log, title=title, words=words, process=current(), undo=undo)
+        record_end(log, 0)
 
 
 def record_end(log: Path, exit_code: int) -> None:

@@ -297,11 +297,13 @@ class Dashboard(App[None]):
             self.show_help(self.screen.PLACE)
 
     def show_help(self, place: str) -> None:
-        """Show all keys, those of a place and of what is under the cursor first."""
-        from armada.tui.screens.help import HelpScreen, what_is_here
+        """Show all keys, those of a place, or of the window on top, and of what is under the cursor first."""
+        from armada.tui.screens.dialog import Dialog
+        from armada.tui.screens.help import HelpScreen, keys_of_window, what_is_here
 
         here = what_is_here(self.screen) if isinstance(self.screen, View) else None
-        self.push_screen(HelpScreen(place, self.symbols, read_only=self.read_only, here=here))
+        window = keys_of_window(self.screen) if isinstance(self.screen, Dialog) and not place else ()
+        self.push_screen(HelpScreen(place, self.symbols, read_only=self.read_only, here=here, window=window))
 
     @cached_property
     def commander(self) -> Commander:

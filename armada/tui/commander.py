@@ -14,6 +14,7 @@ from armada.tui.commands import checks, rules
 from armada.tui.commands.completion import Known
 from armada.tui.commands.registry import Registry, parse
 from armada.tui.commands.typed import Selected, Typed, fill_in, understand
+from armada.tui.inverse import undoing_edit
 from armada.tui.screens.view import View
 from armada.tui.waiting_acts import Waiting
 
@@ -72,8 +73,7 @@ class Commander:
 
     def selected(self) -> Selected:
         """Return what the screen below has marked or under its cursor."""
-        view = next((each for each in reversed(self._board.screen_stack) if isinstance(each, View)), None)
-        if view is None:
+        if (view := self._view) is None:
             return Selected()
         index = self._board.snapshot.by_id
         rows = [row for row in view.concerned() if row.run.run_id in index]
@@ -86,6 +86,11 @@ class Commander:
             self._is_run,
             next(iter(sweeps)) if len(sweeps) == 1 else None,
         )
+
+    @property
+    def _view(self) -> View | None:
+        """The screen below the windows."""
+        return next((each for each in reversed(self._board.screen_stack) if isinstance(each, View)), None)
 
     def _is_run(self, word: str) -> bool:
         index = self._board.snapshot.by_id
@@ -110,6 +115,9 @@ class Commander:
             checks.check_options(typed)
             checks.check_named(typed, self._board.snapshot)
             checks.check_complete(typed, started[0])
+        if len(started) > 1 and rules.manner(typed) == "lent":
+            what = f"{typed.command.name}: {len(started):,} runs are selected, and it gets the terminal for one"
+            raise UsageError(what, hint="name the run")
         if self._board.read_only:
             started = [rules.from_home_alone(typed, words) for words in started]
         return typed, started
@@ -131,10 +139,8 @@ class Commander:
             self._open_form(typed.command.name)
         elif how == "own":
             self._own(typed)
-        elif how == "shell":
-            from armada.tui.screens.outside import open_shell
-
-            open_shell(board, started[0])
+        elif how == "lent":
+            self._lend(typed, started[0])
         elif how == "reads":
             self._show(started)
         elif how == "prints":
@@ -192,6 +198,20 @@ class Commander:
             words = f"{len(started)} runs are selected; this shows the first {MOST_READ}"
             window.call_after_refresh(self._board.notify, words, severity="warning")  # else it goes as the window opens
 
+    def _lend(self, typed: Typed, words: Words) -> None:
+        """Give the terminal to a command; an edited note goes into the history, as every change of labels does."""
+        from armada.tui import acts
+        from armada.tui.screens.outside import give_terminal
+
+        board, name = self._board, typed.command.name
+        if board.refuses(name):
+            return
+        whole = checks.with_whole_ids(typed, words, board.snapshot)
+        undo = undoing_edit(whole, board.snapshot.by_id) if name == "note" else []
+        code = give_terminal(board, words, "a shell" if name == "ssh" else name)
+        if code == 0 and name == "note":
+            acts.record_done(board.home, _title(words), whole, undo)
+
     def _print(self, started: list[Words]) -> None:
         from armada.tui import acts
         from armada.tui.screens.output import OutputWindow
@@ -225,14 +245,15 @@ class Commander:
         rows = self._rows(typed, [run_id for each in started for run_id in each[len(typed.command.path) :]])
         if rows is None:
             return False
+        hidden = {} if typed.given or (view := self._view) is None else view.out_of_view
         if name == "rm":
             from armada.tui.screens.removal import Removal
 
-            Removal(self._board, rows).begin()
+            Removal(self._board, rows, hidden).begin()
         else:
             from armada.tui.screens.run_acts import act_on_runs
 
-            act_on_runs(self._board, name, rows)
+            act_on_runs(self._board, name, rows, hidden)
         return True
 
     def _rows(self, typed: Typed, names: Sequence[str]) -> list[RunRow] | None:

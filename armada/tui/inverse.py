@@ -59,6 +59,17 @@ def undoing(words: Sequence[str], rows: Mapping[str, RunRow]) -> list[Words]:
     return [("group", *ids, group) if group else ("group", *ids, "--clear") for group, ids in by_group.items()]
 
 
+def undoing_edit(words: Sequence[str], rows: Mapping[str, RunRow]) -> list[Words]:
+    """Return the commands that give a run its note again, before an editor changes it.
+
+    Args:
+        words: `note RUN --edit`, with the whole id of the run.
+        rows: The runs by id.
+    """
+    given, _ = _sorted(words[1:])
+    return undoing(("note", given[0], "--clear"), rows) if given else []
+
+
 def _sorted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the arguments, and the options with their values."""
     given: list[str] = []

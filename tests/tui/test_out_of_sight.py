@@ -11,6 +11,7 @@ from armada.store import labels
 from armada.tui.app import Dashboard
 from armada.tui.screens.runs import RunsScreen
 from tests.tui.conftest import World, drive, lacks, shows, until
+from tests.tui.test_command_line import typed
 
 
 @pytest.fixture
@@ -123,5 +124,49 @@ def test_a_run_in_a_folded_row_is_listed_and_an_archived_one_is_not(world: World
         assert not the_list(pilot).unlisted
         labels.archive(world.database, "one-aaaaaa", on=True)
         await shows(pilot, "2 marked, 1 not listed")
+
+    drive(world.board(), use)
+
+
+@pytest.mark.parametrize(
+    ("key", "state", "title"),
+    [("x", "running", "Stop 3 runs?"), ("u", "failed", "Resume 3 runs?"), ("d", "failed", "Remove 3 runs?")],
+)
+def test_a_question_names_the_marked_runs_that_are_not_in_view(world: World, key: str, state: str, title: str) -> None:
+    for run_id in ("also-hid-aaaaaa", "hid-bbbbbb", "seen-cccccc"):
+        world.run(run_id, state=state)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await mark(pilot, "also-hid-aaaaaa", "hid-bbbbbb", "seen-cccccc")
+        await find(pilot, "seen")
+        await pilot.press(key)
+        seen = await shows(pilot, title, "2 marked runs are not in the list.", "not listed")
+        lines = [line for line in seen.splitlines() if f" on box, {state}" in line]
+        assert [", not listed" in line for line in lines] == [True, True, False]
+        await pilot.press("n")
+        await lacks(pilot, title)
+        await typed(pilot, {"x": "stop", "u": "resume", "d": "rm"}[key], "enter")
+        await shows(pilot, title, "2 marked runs are not in the list.")
+
+    drive(world.board(), use)
+
+
+def test_a_question_says_which_marked_runs_are_in_a_folded_row(world: World) -> None:
+    for run_id in ("one-aaaaaa", "two-bbbbbb"):
+        world.run(run_id)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await mark(pilot, "one-aaaaaa")
+        await pilot.press("x")
+        seen = await shows(pilot, "Stop 1 run?")
+        assert "marked run" not in seen
+        await pilot.press("n", "b")
+        await shows(pilot, "box  2 runs")
+        await pilot.press("left")
+        await shows(pilot, "▸ box")
+        await pilot.press("x")
+        await shows(
+            pilot, "Stop 1 run?", "one-aaaaaa on box, running, in a folded row", "1 marked run is in a folded row."
+        )
 
     drive(world.board(), use)

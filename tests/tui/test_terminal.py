@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -97,3 +98,46 @@ def test_bytes_that_are_no_text_neither_end_it_nor_reach_the_shell(armada: Armad
     terminal.shows("DISK FREE")
     terminal.keys("q")
     terminal.shows("The dashboard is closed", "left with 0")
+
+
+def test_ctrl_c_ends_a_forward_and_not_the_dashboard(armada: Armada, terminal: Terminal) -> None:
+    programs = armada.folder / "programs"
+    programs.mkdir()
+    connects = 'case "$*" in *"-N -T"*) echo begun; exec sleep 600;; esac'
+    (programs / "ssh").write_text(f'#!/bin/sh\n{connects}\nexec {shutil.which("ssh")} "$@"\n')
+    (programs / "ssh").chmod(0o755)
+    armada.env["PATH"] = f"{programs}:{armada.env['PATH']}"
+    hosts = Path(armada.env["ARMADA_HOME"]) / "config" / "hosts.yaml"
+    hosts.parent.mkdir(parents=True)
+    hosts.write_text("hosts: {far: {ssh: root@192.0.2.1}}\n")
+    terminal.open()
+    terminal.shows("Nothing has been launched yet")
+    terminal.keys("3")
+    terminal.shows("far")
+    terminal.keys("Home")
+    terminal.keys(":")
+    terminal.shows("─ Command ─")
+    terminal.keys("forward 6006", "Enter")
+    terminal.shows("localhost:6006 is port 6006 of far until you press Ctrl-C")
+    terminal.keys("C-c")
+    seen = terminal.shows("─ Hosts ─")
+    assert "left with" not in seen
+    terminal.keys("q")
+    terminal.shows("left with 0")
+
+
+def test_a_note_is_written_in_an_editor_and_the_dashboard_comes_back(armada: Armada, terminal: Terminal) -> None:
+    editor = armada.folder / "editor"
+    editor.write_text('#!/bin/sh\nprintf "of the editor" > "$1"\n')
+    editor.chmod(0o755)
+    armada.env.update(EDITOR=str(editor), VISUAL=str(editor))
+    run_id = armada.json("launch", "--host", "local", armada.command("true", name="edited"))["run_id"]
+    terminal.open()
+    terminal.shows("edited")
+    terminal.keys(":")
+    terminal.shows("─ Command ─")
+    terminal.keys("note --edit", "Enter")
+    terminal.shows("─ Runs")
+    eventually(lambda: armada.json("show", "--json", run_id)["note"] == "of the editor")
+    terminal.keys("q")
+    terminal.shows("left with 0")

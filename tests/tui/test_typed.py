@@ -73,6 +73,14 @@ def every(commands: Sequence[Command]) -> list[Command]:
         ("hosts add new", HOST, ["hosts add new"]),
         ("ssh", HOST, ["ssh far"]),
         ("ssh", ONE, ["ssh a-aaaaaa"]),
+        ("forward 6006", ONE, ["forward a-aaaaaa 6006"]),
+        ("forward --login-node 6006:8006 8888", ONE, ["forward --login-node a-aaaaaa 6006:8006 8888"]),
+        ("forward 6006 --login-node", HOST, ["forward far 6006 --login-node"]),
+        ("forward a-aa 6006", HOST, ["forward a-aa 6006"]),
+        ("forward 6006", Selected(), ["forward 6006"]),
+        ("note --edit", ONE, ["note --edit a-aaaaaa"]),
+        ("note b-bb --edit", ONE, ["note b-bb --edit"]),
+        ("exec --tty -- htop", HOST, ["exec --tty -- htop"]),
         ("logs --tail 5", ONE, ["logs --tail 5 a-aaaaaa"]),
         ("costs", TWO, ["costs"]),
         ("ps loss<0.4", TWO, ["ps 'loss<0.4'"]),
@@ -180,8 +188,7 @@ def test_every_command_has_a_manner_and_only_known_names_have_rules() -> None:
         ("logs x --follow", "l on a run follows its log"),
         ("launch -f x.yaml", "the dashboard follows by itself"),
         ("launch x.yaml --follow", "the dashboard follows by itself"),
-        ("forward x 6006", "Ctrl-C"),
-        ("note x --edit", "i on a run"),
+        ("hosts provision x --ask-sudo-password", "it asks for a password"),
     ],
 )
 def test_what_needs_a_terminal_of_its_own_is_refused(text: str, words: str) -> None:
@@ -203,7 +210,7 @@ def test_options_of_the_program_that_exec_starts_are_not_those_of_exec(words: st
 def test_options_of_exec_stand_before_the_run() -> None:
     typed = understand("exec -t x ls", registry())
     assert typed is not None
-    assert "it needs a terminal" in (rules.refusal(typed) or "")
+    assert (rules.refusal(typed), rules.manner(typed)) == (None, "lent")
     typed = understand("exec --help", registry())
     assert typed is not None
     assert rules.manner(typed) == "reads"

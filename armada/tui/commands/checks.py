@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, NotFound, UsageError
-from armada.tui.commands.typed import HOST_KINDS, RUN_KINDS, sort
+from armada.tui.commands.typed import HOST_KINDS, RUN_KINDS, has_ports_alone, sort
 from armada.tui.inverse import LABELS
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def with_whole_ids(typed: Typed, words: Words, snapshot: Snapshot) -> Words:
     if typed.command.name not in LABELS or not _is_understood(typed):
         return words
     places = [place + 1 for place in sort(typed.command, words[1:])[0]]
-    if typed.command.name in ("group", "note") and "--clear" not in typed.flags:
+    if typed.command.name in ("group", "note") and not {"--clear", "--edit"} & typed.flags:
         places = places[:-1]  # the last one is the text
     whole = list(words)
     for place in places:
@@ -165,8 +165,10 @@ def _is_host(word: str, snapshot: Snapshot) -> bool:
 def _names(typed: Typed) -> Iterator[tuple[str, str]]:
     """Yield the arguments that name a run, a host or a sweep, each after its kind."""
     name, words, given = typed.command.name, typed.command.words, typed.given
-    if name == "note" and len(given) == 1:
+    if name == "note" and len(given) == 1 and "--edit" not in typed.flags:
         return  # it may be the text
+    if has_ports_alone(typed):
+        return  # what is selected is the place
     if name == "group" and "--clear" not in typed.flags:
         given = given[:-1]  # the last one is the group
     for place, word in enumerate(given):

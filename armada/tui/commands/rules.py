@@ -9,8 +9,8 @@ from armada.tui.commands.registry import OWN
 if TYPE_CHECKING:
     from armada.tui.commands.typed import Typed
 
-Manner = Literal["own", "reads", "prints", "acts", "shell", "refused"]
-"""own: the dashboard's; reads: its output is shown; prints: it acts, and its output is shown; acts: an operation; shell: it takes
+Manner = Literal["own", "reads", "prints", "acts", "lent", "refused"]
+"""own: the dashboard's; reads: its output is shown; prints: it acts, and its output is shown; acts: an operation; lent: it gets
 the terminal; refused: it cannot work here."""
 
 _READS = frozenset(
@@ -51,18 +51,18 @@ replaced by the runs that it finds."""
 _TERMINAL = {
     "daemon run": "it does not end; `daemon start` starts it in the background",
     "dashboard": "it is open already",
-    "forward": "it runs until Ctrl-C; start it in another terminal",
     "mcp": "it is for an assistant's program, which starts it itself",
 }
 _TERMINAL_FLAGS = {
     ("logs", "--follow"): "l on a run follows its log",
     ("daemon logs", "--follow"): "leave it out; the output then ends",
-    ("exec", "--tty"): "it needs a terminal; `!` opens a shell on the run's host",
-    ("exec", "-t"): "it needs a terminal; `!` opens a shell on the run's host",
-    ("note", "--edit"): "it opens an editor; i on a run changes its note here",
     ("hosts provision", "--ask-sudo-password"): "it asks for a password; start it in another terminal",
 }
 _FOLLOWS = frozenset({"-f", "--follow"})
+_LENT = frozenset({"forward", "ssh"})
+"""Commands that get the terminal, and give it back when they end."""
+_LENT_WITH = {"exec": frozenset({"-t", "--tty"}), "note": frozenset({"--edit"})}
+"""Those that get it with one of these options."""
 
 
 FORMS = {"hosts add": "opens the form for a new host", "launch": "opens Launch"}
@@ -83,8 +83,8 @@ def manner(typed: Typed) -> Manner:
         return "own"
     if {"-h", "--help"} & typed.flags:
         return "reads"
-    if name == "ssh":
-        return "shell"
+    if name in _LENT or typed.flags & _LENT_WITH.get(name, frozenset()):
+        return "lent"
     if "--dry-run" in typed.flags or _only_reads(name, typed.flags):
         return "reads"
     return "prints" if name in _PRINTS or _READS_WITH.get(name) in typed.flags else "acts"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 Words = tuple[str, ...]
 RUN_KINDS = frozenset({"runs", "active", "places"})
 HOST_KINDS = frozenset({"hosts", "places"})
+_PORT = re.compile(r"\d{1,5}(:\d{1,5})?")
 LONGEST = 10_000
 """Characters of a command line."""
 
@@ -126,6 +128,8 @@ def fill_in(typed: Typed, selected: Selected) -> list[Words]:
     plain = [typed.words]
     if (labelled := _label(typed, selected)) is not None:
         return [labelled]
+    if (forwarded := _forwarded(typed, selected)) is not None:
+        return forwarded
     at, wanted = _missing(typed)
     if wanted is None or {"--", "--where", "-h", "--help"} & typed.flags:
         return plain
@@ -149,12 +153,27 @@ def fill_in(typed: Typed, selected: Selected) -> list[Words]:
 
 def _label(typed: Typed, selected: Selected) -> tuple[str, ...] | None:
     """Return `group NAME` and `note TEXT` with the selected runs before the last word; None if it is another command."""
-    name, only = typed.command.name, len(typed.given) == 1 and not {"--", "--where", "--clear"} & typed.flags
+    name, only = typed.command.name, len(typed.given) == 1 and not {"--", "--where", "--clear", "--edit"} & typed.flags
     fits = (name == "group" and bool(selected.runs)) or (name == "note" and len(selected.runs) == 1)
     if not (only and fits) or selected.is_run(typed.given[0]):
         return None
     at = len(typed.words) - 1 - typed.words[::-1].index(typed.given[0])
     return (*typed.words[:at], *selected.runs, *typed.words[at:])
+
+
+def _forwarded(typed: Typed, selected: Selected) -> list[Words] | None:
+    """Return `forward PORT …` with what is selected before the ports; None if it is another command, or names a place."""
+    places = selected.runs or ((selected.host,) if selected.host is not None else ())
+    if not (places and has_ports_alone(typed)):
+        return None
+    at = typed.words.index(typed.given[0], 1)
+    return [(*typed.words[:at], place, *typed.words[at:]) for place in places]
+
+
+def has_ports_alone(typed: Typed) -> bool:
+    """Return whether it is `forward` without the run or the host that it needs before the ports."""
+    given = typed.given
+    return typed.command.name == "forward" and bool(given) and all(_PORT.fullmatch(word) for word in given)
 
 
 def _missing(typed: Typed) -> tuple[int, Word | None]:

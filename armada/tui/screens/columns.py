@@ -64,6 +64,7 @@ class ColumnsWindow(Dialog[list[str] | None]):
         left_out: Returns for which of the columns the table has no room.
     """
 
+    PLACE = "columns"
     BINDINGS = bindings("columns")
     DEFAULT_CSS = """
     ColumnsWindow { align: center middle; }

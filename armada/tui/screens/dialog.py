@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from textual import events, on
 from textual.await_complete import AwaitComplete
+from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
+
+if TYPE_CHECKING:
+    from armada.tui.app import Dashboard
 
 Result = TypeVar("Result")
 
@@ -17,6 +21,11 @@ class Dialog(ModalScreen[Result]):
     Textual's closes whatever is on top: after two Enters that arrive at once, the screen below it as well; after an answer
     that comes late, the help over it.
     """
+
+    PLACE: ClassVar[str] = ""
+    """Its name in the table of keys; empty if its keys are not there."""
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,f1", "window_help", "these keys", show=False)]
+    """Where a text is typed, `?` is a letter of it."""
 
     _late: tuple[Result | None] | None = None
 
@@ -31,6 +40,10 @@ class Dialog(ModalScreen[Result]):
         if self in self.app.screen_stack:
             self._late = (result,)
         return AwaitComplete()
+
+    def action_window_help(self) -> None:
+        """Show all keys, those of this window first."""
+        cast("Dashboard", self.app).show_help(self.PLACE)
 
     @on(events.ScreenResume)
     def _close_late(self) -> None:

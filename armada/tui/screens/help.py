@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import textwrap
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.text import Text
 from textual.binding import Binding
+from textual.widgets import Input
 
 from armada.tui.bindings import SCREENS, Key, of, on_page
 from armada.tui.screens.dialog import Dialog
@@ -33,6 +34,8 @@ CHARTS = ("charts", "curves")
 GENERAL = ("lists", "find", "text")
 """Places of keys that work on several screens."""
 WIDEST = 100
+KEYS_SHOWN = 2
+"""Of the keys of a window that do the same."""
 INDENT = 11
 """Where the words begin, after the keys."""
 
@@ -46,17 +49,33 @@ class Here(NamedTuple):
 
 
 class HelpScreen(Dialog[None]):
-    """Generated from `armada.tui.bindings`, like everything that shows keys."""
+    """Generated from `armada.tui.bindings`, like everything that shows keys.
 
-    BINDINGS = [Binding("escape,q,question_mark,enter", "close", "close")]  # noqa: RUF012  # Textual declares it so
+    Args:
+        place: Whose keys come first, by its name in the table of keys; empty for those of a window that are not there.
+        symbols: The symbols that the terminal can show.
+        read_only: Keys that change something are off.
+        here: What is under the cursor.
+        window: The keys of that window.
+    """
+
+    BINDINGS = [Binding("escape,q,question_mark,f1,enter", "close", "close")]  # noqa: RUF012  # Textual declares it so
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
     HelpScreen Vertical { width: 90%; max-width: 100; height: 90%; }
     """
 
-    def __init__(self, place: str, symbols: Symbols, *, read_only: bool, here: Here | None = None) -> None:
+    def __init__(
+        self,
+        place: str,
+        symbols: Symbols,
+        *,
+        read_only: bool,
+        here: Here | None = None,
+        window: Sequence[Key] = (),
+    ) -> None:
         super().__init__()
-        self._words = functools.partial(words, place, symbols, read_only=read_only, here=here)
+        self._words = functools.partial(words, place, symbols, read_only=read_only, here=here, window=window)
 
     def compose(self) -> ComposeResult:
         self.listed = MarkedText()
@@ -79,6 +98,20 @@ class HelpScreen(Dialog[None]):
 
     def action_close(self) -> None:
         self.dismiss(None)
+
+
+def keys_of_window(window: Dialog[Any]) -> list[Key]:
+    """Return the keys that a window binds, as rows of the table; Enter, too, where a text is typed."""
+    found = [Key("", "enter", "enter", "", "", "Take what is typed")] if isinstance(window.focused, Input) else []
+    by_action: dict[str, list[Binding]] = {}
+    for each in type(window).__mro__:
+        for binding in Binding.make_bindings(each.__dict__.get("BINDINGS", ())) if issubclass(each, Dialog) else ():
+            by_action.setdefault(binding.action, []).append(binding)
+    for action, same in by_action.items():
+        shown = " ".join(window.app.get_key_display(binding) for binding in same[:KEYS_SHOWN])
+        about = same[0].description
+        found.append(Key("", same[0].key, shown, action, "", f"{about[:1].upper()}{about[1:]}"))
+    return found
 
 
 def what_is_here(view: View) -> Here:
@@ -107,13 +140,19 @@ def words(
     *,
     read_only: bool,
     here: Here | None = None,
+    window: Sequence[Key] = (),
     accent: str = "",
     width: int = 1000,
 ) -> Text:
-    """Return all keys: of what is under the cursor, of the page, of the screen, of everywhere and of lists, then the others."""
+    """Return all keys: of what is under the cursor, of the page, of the screen, of everywhere and of lists, then the others.
+
+    In a window, its own keys come first.
+    """
     text = Text()
     add = functools.partial(_append, text, symbols=symbols, read_only=read_only, accent=accent, width=width)
     said: list[Key] = []
+    if window:
+        add("This window", window)
     if here is not None and here.name:
         said = [key for action in here.actions for key in of(place) if key.action == action]
         add(here.name, said)
@@ -122,7 +161,8 @@ def words(
         said += mine
     left = [key for key in of(place) if key not in said]
     elsewhere = [key for key in left if key.page and here is not None and here.page]
-    add(SCREENS[place], [key for key in left if key not in elsewhere])
+    if place:
+        add(SCREENS[place], [key for key in left if key not in elsewhere])
     if elsewhere:
         add(f"{SCREENS[place]}: other pages", elsewhere)
     for each in dict.fromkeys(("everywhere", *GENERAL, *SCREENS)):

@@ -7,8 +7,6 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from textual.binding import Binding
-
 from armada.foundation.sanitize import sanitize_line
 from armada.tui import acts
 from armada.tui.bindings import bindings
@@ -41,7 +39,10 @@ FRESH_S = 600.0
 """An older act is undone after a question: who presses `U` has done something since."""
 INTERRUPTED = (130, -signal.SIGINT)
 """Exit codes of what Ctrl-C ended: as the table of exit codes says, or before armada's own code ran."""
-NOTHING = "there is nothing to undo: stars, tags, notes, groups, archiving, columns, views and pins can be"
+NOTHING = (
+    "there is nothing to undo: stars, tags, notes, groups and archiving can be; on Runs columns, views, pins, filter, "
+    "order and groups, too"
+)
 NOT_UNDONE = "it cannot be undone: only stars, tags, notes, groups and archiving can"
 BLIND = "it cannot be undone: which runs it changed is not recorded. In History (7), u undoes an older act"
 
@@ -50,7 +51,7 @@ class HistoryWindow(Window):
     """A row for each act, newest first."""
 
     PLACE = "history"
-    BINDINGS = [*bindings("history"), Binding("question_mark,f1", "panel_help", show=False)]  # noqa: RUF012  # as Textual declares it
+    BINDINGS = bindings("history")
 
     def body(self) -> Iterable[Widget]:
         self.table = ListTable(COLUMNS, self.board.symbols)

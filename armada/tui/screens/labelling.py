@@ -97,7 +97,7 @@ class Labelling:
             return
         before = self._rows[0].run.note or ""
         if "\n" in before:
-            self._warn(f"note: it has several lines: armada note {self._ids[0]} --edit")
+            self._warn("note: it has several lines; :note --edit opens it in your editor")
             return
         self._ask(f"Note about {self._named}", f"{CLEAR} removes it.", sanitize_line(before, 10_000), self._change_note)
 

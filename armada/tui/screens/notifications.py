@@ -6,8 +6,6 @@ import textwrap
 import time
 from typing import TYPE_CHECKING
 
-from textual.binding import Binding
-
 from armada.foundation.sanitize import sanitize_line
 from armada.notifications.subject import subject_of
 from armada.tui.bindings import bindings
@@ -39,7 +37,7 @@ class NotificationsWindow(Window):
     """A row for each event, with its message below; the unread ones are bold. Each leads to its run or host."""
 
     PLACE = "notifications"
-    BINDINGS = [*bindings("notifications"), Binding("question_mark,f1", "panel_help", show=False)]  # noqa: RUF012  # as Textual declares it
+    BINDINGS = bindings("notifications")
 
     def body(self) -> Iterable[Widget]:
         self.table = ListTable(COLUMNS, self.board.symbols)

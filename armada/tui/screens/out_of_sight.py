@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from armada.tui.screens.question import Question
+from armada.tui.widgets.run_table import FOLDED, NOT_LISTED
 from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from armada.tui.screens.runs_choices import RunsChoices
     from armada.tui.snapshot import RunRow
@@ -37,6 +38,20 @@ def ask_if_out_of_sight(screen: RunsChoices, verb: str, title: str, act: Callabl
     )
     question = Question(f"{title} {counted(len(rows), 'run')}?", lines, note, verb, screen.board.symbols)
     screen.board.push_screen(question, lambda yes: act(rows) if yes else None)
+
+
+def said_of_hidden(hidden: Collection[str]) -> str:
+    """Say how many marked runs are not in view, for the note of a question; empty if all are.
+
+    Args:
+        hidden: For each of them, where it is: `NOT_LISTED` or `FOLDED`.
+    """
+    places = list(hidden)
+    unlisted, folded = places.count(NOT_LISTED), places.count(FOLDED)
+    in_rows = f"{counted(folded, 'marked run')} {'is in a folded row' if folded == 1 else 'are in folded rows'}"
+    parts = [marked_and_unlisted(unlisted)] if unlisted else []
+    parts += [in_rows] if folded else []
+    return f"{', '.join(parts)}. " if parts else ""
 
 
 def marked_and_unlisted(count: int) -> str:

@@ -1,4 +1,4 @@
-"""What leaves the dashboard: a run's page in a browser, a shell on its host."""
+"""What leaves the dashboard: a run's page in a browser, a shell on its host, a command that gets the terminal."""
 
 from __future__ import annotations
 
@@ -75,22 +75,36 @@ def has_browser() -> bool:
 
 def open_shell(board: Dashboard, words: Sequence[str]) -> None:
     """Give the terminal to `armada ssh`, and take it back when that ends."""
+    if not board.refuses("shell"):
+        give_terminal(board, words, "a shell")
+
+
+def give_terminal(board: Dashboard, words: Sequence[str], what: str) -> int | None:
+    """Give the terminal to an armada command, and take it back when that ends.
+
+    Args:
+        board: Whose terminal it is.
+        words: The arguments after `armada`.
+        what: What needs a terminal, for the sentence where there is none.
+
+    Returns:
+        The exit code; None if the command was not started.
+    """
     shown = shlex.join(["armada", *words])
-    if board.refuses("shell"):
-        return
     if board.is_web:
-        _say(board, f"a shell needs a terminal, and this is a browser; in a terminal: {shown}")
-        return
+        _say(board, f"{what} needs a terminal, and this is a browser; in a terminal: {shown}")
+        return None
     if not board.can_suspend:
-        _say(board, f"a shell needs a terminal of its own; in another one: {shown}")
-        return
+        _say(board, f"{what} needs a terminal of its own; in another one: {shown}")
+        return None
     try:
         code = lend(board, command(*words), shown, stays=True)
     except OSError as error:
         _say(board, f"{shown}: {error.strerror}")
-        return
+        return None
     if code:
         _say(board, f"{shown} ended with {code}")
+    return code
 
 
 def _spec(home: HomePaths, run_id: str) -> Mapping[str, object] | None:

@@ -30,8 +30,8 @@ class Question(ListWindow[bool]):
     """
 
     BINDINGS = [  # noqa: RUF012  # Textual declares it so
-        Binding("y", "answer(True)", "yes"),
-        Binding("n,escape,q,enter", "answer(False)", "no"),
+        Binding("y", "answer(True)", "yes: do it"),
+        Binding("n,escape,q,enter", "answer(False)", "no: change nothing"),
     ]
     ANSWERS = frozenset(("y", "n", "q", "enter"))
     """Keys that the screen below has, too; see `answer_keys.py`. A second esc leaves that as well, as everywhere."""

@@ -27,11 +27,13 @@ class Removal:
     Args:
         board: Shows the question and the results.
         rows: The runs to remove.
+        hidden: Where those are that are not in view, by run id: the question names them first.
     """
 
-    def __init__(self, board: Dashboard, rows: Sequence[RunRow]) -> None:
+    def __init__(self, board: Dashboard, rows: Sequence[RunRow], hidden: Mapping[str, str] | None = None) -> None:
         self._board = board
-        self._rows = list(rows)
+        self._hidden = hidden or {}
+        self._rows = sorted(rows, key=lambda row: row.id not in self._hidden)
         self._lines: list[str] = []
         self._refused: list[str] = []
         self._commands: dict[str, list[str]] = {}
@@ -65,9 +67,12 @@ class Removal:
             alone = found.get("host_error") is not None
             self._commands[run_id] = ["rm", *(["--without-host"] if alone else [])]
             self._commands[run_id] += ["--other-home"] if run_id in self._theirs else []
-            self._lines += told(row, found, self._theirs.get(run_id))
+            head, *more = told(row, found, self._theirs.get(run_id))
+            place = self._hidden.get(run_id)
+            self._lines += [f"{head}, {place}" if place else head, *more]
 
     def _ask(self, answers: Sequence[Answer]) -> None:
+        from armada.tui.screens.out_of_sight import said_of_hidden
         from armada.tui.screens.question import Question
 
         for row, answer in zip(self._rows, answers, strict=True):
@@ -82,6 +87,7 @@ class Removal:
         note = f"{ALONE} {NOTE}" if alone else NOTE
         if theirs := sum(run_id in self._theirs for run_id in self._commands):
             note = f"{counted(theirs, 'run')} of another home, not of this one. {note}"
+        note = f"{said_of_hidden([self._hidden[each] for each in self._commands if each in self._hidden])}{note}"
         question = Question(
             f"Remove {count}?", [*self._lines, *self._refused], note, "remove", board.symbols, danger=True
         )

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from armada.tui import operations
+from armada.tui.screens.out_of_sight import said_of_hidden
 from armada.tui.screens.question import Question
 from armada.tui.waiting_acts import Waiting
 from armada.units import clock, counted
@@ -38,21 +39,32 @@ def _named(row: RunRow) -> str:
     return f"{run.run_id}{name} on {row.host}, {run.state}{step}{seen}"
 
 
-def named(rows: Sequence[RunRow], theirs: Mapping[str, str]) -> list[str]:
-    """Name the runs of a question, those of other homes first.
+def named(rows: Sequence[RunRow], theirs: Mapping[str, str], hidden: Mapping[str, str] | None = None) -> list[str]:
+    """Name the runs of a question, those of other homes first, then those that are not in view.
 
     Args:
         rows: The runs.
         theirs: The other homes that launched some of them, by run id.
+        hidden: Where those are that are not in view, by run id.
     """
+    places = hidden or {}
     return [
-        _named(row) + (f", launched by {theirs[row.id]}" if row.id in theirs else "")
-        for row in sorted(rows, key=lambda row: row.id not in theirs)
+        _named(row)
+        + (f", launched by {theirs[row.id]}" if row.id in theirs else "")
+        + (f", {places[row.id]}" if row.id in places else "")
+        for row in sorted(rows, key=lambda row: (row.id not in theirs, row.id not in places))
     ]
 
 
-def act_on_runs(board: Dashboard, verb: str, rows: Sequence[RunRow]) -> None:
-    """Stop or resume runs after asking, or sync them."""
+def act_on_runs(board: Dashboard, verb: str, rows: Sequence[RunRow], hidden: Mapping[str, str] | None = None) -> None:
+    """Stop or resume runs after asking, or sync them.
+
+    Args:
+        board: Asks, and starts them.
+        verb: `stop`, `resume` or `sync`.
+        rows: The runs.
+        hidden: Where those are that are not in view, by run id: the question names them first.
+    """
     states = {"sync": STATES, "stop": set(STATES) - ENDED, "resume": {"failed", "cancelled"}}[verb]
     able = [row for row in rows if row.run.state in states]
     if board.refuses(verb):
@@ -73,9 +85,10 @@ def act_on_runs(board: Dashboard, verb: str, rows: Sequence[RunRow]) -> None:
     if verb == "sync":
         go()
         return
-    lines = named(able, theirs)
+    places = {row.id: hidden[row.id] for row in able if row.id in hidden} if hidden else {}
+    lines = named(able, theirs, places)
     title = f"{verb.capitalize()} {counted(len(able), 'run')}?"
-    note = NOTES[verb]
+    note = f"{said_of_hidden(places.values())}{NOTES[verb]}"
     if verb == "stop" and any(row.run.unreachable_since is not None for row in able):
         note += f" {SILENT}"
     if theirs:

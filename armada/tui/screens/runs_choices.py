@@ -18,7 +18,7 @@ from armada.tui.views import SavedView
 from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from armada.tui.snapshot import RunRow
     from armada.tui.widgets.run_table import RunTable
@@ -53,6 +53,10 @@ class RunsChoices(View):
     @property
     def unlisted(self) -> Collection[str]:
         return self.table.unlisted
+
+    @property
+    def out_of_view(self) -> Mapping[str, str]:
+        return self.table.out_of_view
 
     # Filter and marks -----------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from armada.tui.widgets.lines import KeyLine, TopLine
 from armada.tui.widgets.operations_bar import Going, Notice
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from textual.app import ComposeResult
 
@@ -256,6 +256,11 @@ class View(Screen[None]):
         return ()
 
     @property
+    def out_of_view(self) -> Mapping[str, str]:
+        """The marked runs without a line of their own, each with where it is: not listed, or in a folded row."""
+        return {}
+
+    @property
     def cursor_run(self) -> str | None:
         """The run under the cursor."""
         return None
@@ -301,12 +306,12 @@ class View(Screen[None]):
     def _act(self, verb: str, rows: Sequence[RunRow] | None = None) -> None:
         from armada.tui.screens.run_acts import act_on_runs
 
-        act_on_runs(self.board, verb, self.concerned() if rows is None else rows)
+        act_on_runs(self.board, verb, self.concerned() if rows is None else rows, self.out_of_view)
 
     def action_remove(self) -> None:
         from armada.tui.screens.removal import Removal
 
-        Removal(self.board, self.concerned()).begin()
+        Removal(self.board, self.concerned(), self.out_of_view).begin()
 
     def action_label(self, what: str) -> None:
         """Change the labels of the runs: `star`, `tag`, `note`, `group` or `archive`."""

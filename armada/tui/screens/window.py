@@ -62,6 +62,3 @@ class Window(Dialog[None]):
 
     def action_close(self) -> None:
         self.dismiss(None)
-
-    def action_panel_help(self) -> None:
-        self.board.show_help(self.PLACE)

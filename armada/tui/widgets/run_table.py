@@ -57,6 +57,8 @@ DEEPEST = 6
 """Runs that follow more are not indented further."""
 BEST = " best"
 """The sign of the best run, behind its value or its name."""
+NOT_LISTED, FOLDED = "not listed", "in a folded row"
+"""Where a marked run is that has no line of its own."""
 NONE_LIKE_THIS = "no run matches: esc clears the filter"
 
 
@@ -149,6 +151,13 @@ class RunTable(Table):
             left -= {row.id for fold in self.folds.values() for row in fold.rows}
             left -= {row.id for heading in self.closed.values() for row in heading.folded}
         return left
+
+    @property
+    def out_of_view(self) -> dict[str, str]:
+        """The marked runs without a line of their own, each with where it is."""
+        unlisted = self.unlisted
+        hidden = (run_id for run_id in sorted(self.marked) if not self.shows(run_id))
+        return {run_id: NOT_LISTED if run_id in unlisted else FOLDED for run_id in hidden}
 
     def toggle_mark(self, key: str) -> None:
         """Mark or unmark the runs that a row stands for."""
