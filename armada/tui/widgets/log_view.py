@@ -134,13 +134,15 @@ class LogView(Widget, can_focus=True):
         self.workers.cancel_group(self, "count")
         self._begin()
 
-    def show(self, file: LogFile | None, *, empty: str) -> None:
-        """Show this file from now on; `empty` is shown while there is none."""
+    def show(self, file: LogFile | None, *, empty: str, continues: bool = False) -> None:
+        """Show this file from now on; `empty` is shown while there is none, and the place stays if it `continues` the last."""
         same = (file.path if file else None) == (self.file.path if self.file else None)
         filters = same and file is not None and self.file is not None and file.rank != self.file.rank
         self.file, self.empty = self.file if same and not filters else file, empty  # the old one knows what it has read
         if not same:
-            self._top, self._left, self.following = 0, 0, True
+            self._stamp = None  # another file may be as long
+            if not continues:
+                self._top, self._left, self.following = 0, 0, True
         if filters and self.word:
             self._count()
         self.follow()
