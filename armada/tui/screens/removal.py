@@ -83,7 +83,7 @@ class Removal:
         if theirs := sum(run_id in self._theirs for run_id in self._commands):
             note = f"{counted(theirs, 'run')} of another home, not of this one. {note}"
         question = Question(
-            f"Remove {count}?", [*self._lines, *self._refused], note, "remove", board.symbols, danger=True
+            f"Remove {count}?", [*self._refused, *self._lines], note, "remove", board.symbols, danger=True
         )
         board.push_screen(question, lambda yes: self._remove() if yes else None)
 
