@@ -227,7 +227,15 @@ class LogView(Widget, can_focus=True):
     def on_resize(self) -> None:
         if self.file is not None and self.fills and not self.following and self._aim is None:
             self._top = min(self._top, self._first_of_page(self.file, self.file.size))  # a higher screen has more lines
+        was_in_sight = self._is_found_in_sight
         self.follow()
+        if was_in_sight and not self._is_found_in_sight and self._found is not None:  # a lower one ends above the match
+            self.following, self._top = False, self._found
+            self.follow()
+
+    @property
+    def _is_found_in_sight(self) -> bool:
+        return self._found is not None and any(line.start == self._found for line in self._drawn)
 
     def render_line(self, y: int) -> Strip:
         return self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width, self.rich_style)
@@ -419,7 +427,7 @@ class LogView(Widget, can_focus=True):
     def search_on(self, *, back: bool) -> None:
         """Go to the next line with the word, starting at the match in sight, else at the top of the visible part."""
         file, word, top, match = self.file, self.word, self._top, self._found
-        is_on = match is not None and any(line.start == match for line in self._drawn)
+        is_on = self._is_found_in_sight
         if match is not None and is_on:
             top = match
         if file is None or not word:
