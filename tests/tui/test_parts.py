@@ -246,6 +246,10 @@ def test_no_key_means_two_things_in_one_place() -> None:
             assert name != other or (apart and key.action == second.action), (place, name)
 
 
+def test_g_goes_to_the_first_line_wherever_it_does_something() -> None:
+    assert {key.where for key in KEYS if {"g", "G"} & {*key.keys.split(",")}} == {"lists"}
+
+
 def test_the_docs_hold_the_table_of_keys() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "dashboard.md").read_text()
     assert markdown() in page
