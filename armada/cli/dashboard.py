@@ -83,7 +83,7 @@ def _asked_for_background(home: HomePaths) -> contextlib.AbstractContextManager[
     from armada.tui import background, remembered
 
     if background.is_worth_asking(os.environ, remembered.theme(home)):
-        return background.asked(sys.stdin.fileno(), sys.stdout.fileno())
+        return background.asked(sys.stdin.fileno(), sys.stdout.fileno(), background.patience_s(os.environ))
     return contextlib.nullcontext()
 
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 WITHIN_S = 0.3
-"""A terminal of this machine answers within milliseconds. An answer that came later would look like keys."""
+"""A terminal of this machine answers within milliseconds."""
+WITHIN_FAR_S = 1.5
+"""Over SSH, the answer takes a round trip, 0.2 s between continents; most of it passes while Textual is imported."""
 _QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
 """Which colour the background has (OSC 11); and what the terminal can do (DA1), which each one answers, after the first."""
 _LAST = re.compile(rb"\x1b\[\?[\d;]*c")
@@ -33,15 +35,20 @@ def is_light() -> bool | None:
 
 
 def is_worth_asking(env: Mapping[str, str], kept: str | None) -> bool:
-    """Tell whether the theme depends on the answer, and it comes in time: over SSH it may come after the first paint.
+    """Tell whether the theme depends on the answer.
 
     Args:
         env: The process's environment.
         kept: The theme that was chosen last.
     """
-    is_far = any(env.get(name) for name in ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"))
     is_known = kept is not None or any(env.get(name) for name in ("ARMADA_THEME", "COLORFGBG"))
-    return not is_far and not is_known and env.get("TERM", "") not in _MUTE
+    return not is_known and env.get("TERM", "") not in _MUTE
+
+
+def patience_s(env: Mapping[str, str]) -> float:
+    """Return how long an answer is waited for. One that comes later is dropped (`terminal_input.py`), and is no key."""
+    is_far = any(env.get(name) for name in ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"))
+    return WITHIN_FAR_S if is_far else WITHIN_S
 
 
 @contextlib.contextmanager

@@ -85,7 +85,7 @@ def gpu_spans(gpu: RecordedGpu, history: Sequence[Point], symbols: Symbols, widt
     if newest is not None and newest.power_w is not None:
         spans.append((f"  {newest.power_w:>3.0f} W", "dim"))
     if newest is not None and newest.temperature_c is not None:
-        spans.append((f"  {newest.temperature_c:.0f} °C", "bad" if newest.temperature_c >= HOT_C else "dim"))
+        spans.append(_heat(newest.temperature_c, symbols))
     return spans
 
 
@@ -122,8 +122,12 @@ def together(
         spans.append((f"  {power / 1000:.1f} kW" if power >= 1000 else f"  {power:.0f} W", "dim"))
     heat = [point.temperature_c for _, point in newest if point is not None and point.temperature_c is not None]
     if heat:
-        spans.append((f"  {max(heat):.0f} °C", "bad" if max(heat) >= HOT_C else "dim"))
+        spans.append(_heat(max(heat), symbols))
     return spans
+
+
+def _heat(temperature_c: float, symbols: Symbols) -> Span:
+    return symbols.text(f"  {temperature_c:.0f} °C"), "bad" if temperature_c >= HOT_C else "dim"
 
 
 def loads(

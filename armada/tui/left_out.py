@@ -28,8 +28,26 @@ def unmatched(wanted: str, kept: int, names: Sequence[str]) -> str:
     """
     if not names:
         return f"no metric matches {wanted}"
+    return f"none of the {kept:,} kept metrics matches {wanted}; {_number(names)} not kept"
+
+
+def matched(wanted: str, found: int, kept: int, names: Sequence[str]) -> str:
+    """Say how many metrics a filter shows, and how many it was not looked for among.
+
+    Args:
+        wanted: The filter, sanitized.
+        found: How many metrics match.
+        kept: How many metrics are kept.
+        names: The metrics that are not kept, as far as they are known.
+    """
+    if not names:
+        return f"{found:,} of {kept:,} metrics match {wanted}"
+    return f"{found:,} of the {kept:,} kept metrics match {wanted}; {_number(names)} not kept"
+
+
+def _number(names: Sequence[str]) -> str:
     more = f"{len(names):,} or more" if len(names) >= MOST_LEFT_OUT else f"{len(names):,}"
-    return f"none of the {kept:,} kept metrics matches {wanted}; {more} are not kept"
+    return f"{more} {'is' if len(names) == 1 else 'are'}"
 
 
 def words(names: Sequence[str], outputs: Path) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import threading
 import time
 from stat import S_ISREG
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 TAIL_LINES = 5000
 COPIED_BYTES = 64_000_000
+_ONE_STARTS = threading.Lock()
 
 
 def fetched(home: HomePaths, run_id: str) -> Path:
@@ -123,38 +125,65 @@ class Follower:
 
     It starts from the synced log, so that only newer lines are fetched. If nothing was synced yet, or too much to copy,
     the log is `partial` and begins near its end. Where it cannot be started, as on a full disk, `trouble` says why.
+
+    `start` may take seconds, as it copies the synced log, and belongs on a thread of its own; all else is quick.
     """
 
     def __init__(self, home: HomePaths, run_id: str) -> None:
         self.path = fetched(home, run_id)
         self._kept = kept(home, run_id)
         self.errors = self.path.with_suffix(".err")
+        self._copy = self.path.with_suffix(".copy")
+        self._home, self._run_id = home, run_id
         self.partial = False
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_starting = True
+        self._is_stopped = False
+        self._lock = threading.Lock()
+        """Held while the process is started: it is either stopped or not started."""
         self._why = ""
+
+    def start(self) -> None:
+        """Copy the synced log, and start the command; nothing if it was stopped before."""
+        with _ONE_STARTS:  # one that was stopped while it copied has deleted its files before the next one makes them
+            if not self._is_stopped:
+                self._start()
+            self._is_starting = False
+
+    def _start(self) -> None:
         try:
-            self._process = self._start(home, run_id)
+            begin = self._prepare()
+            with self._lock:
+                if not self._is_stopped:
+                    self._process = self._begin(begin)
         except OSError as error:
             self._why = f"the log cannot be fetched: {error}"
             self.partial = False
-            with contextlib.suppress(OSError):  # a half copy would hide the whole one
+        with contextlib.suppress(OSError):  # a half copy would hide the whole one
+            self._copy.unlink(missing_ok=True)
+            if self._process is None:
                 self.path.unlink(missing_ok=True)
 
-    def _start(self, home: HomePaths, run_id: str) -> subprocess.Popen[bytes]:
+    def _prepare(self) -> list[str]:
+        """Copy the synced log, if that is not too much; return where the command begins."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._clear()
-        known = home.run(run_id) / "outputs" / LOG
+        known = self._home.run(self._run_id) / "outputs" / LOG
         size = known.stat().st_size if known.is_file() else 0
         self.partial = not 0 < size <= COPIED_BYTES or known.with_name(END).is_file()
         self.path.unlink(missing_ok=True)
+        if self.partial:
+            return ["--tail", str(TAIL_LINES)]
+        shutil.copyfile(known, self._copy)  # under its final name, the half copy would be the newest log at home
+        copied = known.stat()
+        os.utime(self._copy, ns=(copied.st_atime_ns, copied.st_mtime_ns))  # the copy keeps the original's times
+        return ["--from", str(self._copy.stat().st_size)]  # the file may have been replaced meanwhile
+
+    def _begin(self, begin: list[str]) -> subprocess.Popen[bytes]:
         if not self.partial:
-            shutil.copyfile(known, self.path)
-            copied = known.stat()
-            os.utime(self.path, ns=(copied.st_atime_ns, copied.st_mtime_ns))  # the copy keeps the original's times
-            size = self.path.stat().st_size  # the file may have been replaced meanwhile
-        begin = ["--tail", str(TAIL_LINES)] if self.partial else ["--from", str(size)]
+            self._copy.replace(self.path)
         argv = command(
-            "logs", "--follow", "--colours", "--pid", str(os.getpid()), *begin, run_id
+            "logs", "--follow", "--colours", "--pid", str(os.getpid()), *begin, self._run_id
         )  # ends with this process
         with self.path.open("ab") as out, self.errors.open("wb") as err:
             return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
@@ -173,13 +202,15 @@ class Follower:
     @property
     def has_ended(self) -> bool:
         """Whether nothing follows the log any more, or ever did."""
-        return self._process is None or self._process.poll() is not None
+        if self._process is None:
+            return not self._is_starting
+        return self._process.poll() is not None
 
     @property
     def trouble(self) -> str | None:
         """Return why it failed, if it failed."""
         if self._process is None:
-            return self._why
+            return None if self._is_starting else self._why
         if self._process.poll() in (None, 0):
             return None
         with contextlib.suppress(OSError):  # somebody has deleted it
@@ -195,7 +226,11 @@ class Follower:
 
     def stop(self) -> None:
         """End the command. What it has fetched remains as the copy at home, and its errors if there are some."""
-        if self._process is not None and self._process.poll() is None:
+        with self._lock:
+            self._is_stopped = True
+        if self._process is None:
+            return  # `start` leaves nothing
+        if self._process.poll() is None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):  # it only reads, so it may outlive us briefly
                 self._process.wait(0.2)

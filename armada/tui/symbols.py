@@ -53,7 +53,7 @@ class Symbols(NamedTuple):
 
     def text(self, text: str) -> str:
         """Return a text with only characters that this terminal can show."""
-        return text if self.utf8 else in_ascii(_CUT.sub(self.cut, text))
+        return text if self.utf8 else in_ascii(_CUT.sub(self.cut, text).replace(" °C", " C"))
 
     def shortened(self, text: str, cells: int) -> str:
         """Return a text in so many cells at most, with a mark where it is cut."""

@@ -147,10 +147,15 @@ def linear(exponent: float) -> float:
         return math.inf
 
 
-def log_figure(exponent: float) -> str:
-    """Write the value of a place on a logarithmic axis."""
-    value = linear(exponent)
-    return figure(value) if math.isfinite(value) else f"1e{exponent:.0f}"
+def log_figures(exponents: Sequence[float]) -> list[str]:
+    """Write the ticks of a logarithmic axis in one notation, from their places there."""
+    values = [linear(each) for each in exponents]
+    if all(math.isfinite(value) for value in values):
+        return figures(values)
+    return [
+        figure(value) if math.isfinite(value) else f"1e{each:.0f}"
+        for value, each in zip(values, exponents, strict=True)
+    ]
 
 
 def figure(value: float, step: float = 0.0, largest: float = 0.0) -> str:

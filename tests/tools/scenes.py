@@ -342,6 +342,13 @@ SCENES: tuple[Scene, ...] = (
         is_window=True,
     ),
     Scene("compare", "Compare: curves", "Each run keeps its letter and its colour.", compare("c"), ("against step",)),
+    Scene(
+        "compare-wall",
+        "Compare: several metrics",
+        "`v` shows as many as fit, each run with the same letter and colour in all.",
+        ways.compare_wall(WALL),
+        ("against step",),
+    ),
     Scene("compare-settings", "Compare: settings", "Only what differs.", compare("f"), ("lora.r",)),
     Scene(
         "compare-parallel",

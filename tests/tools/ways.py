@@ -80,6 +80,16 @@ def compare(page: str, *run_ids: str) -> Go:
     return go
 
 
+def compare_wall(panels: int) -> Go:
+    """Compare so many metrics of the cells of the sweep and two other runs."""
+
+    async def go(pilot: Pilot[None], board: Dashboard) -> None:
+        board.charts["compare"].panels = panels
+        await compare("c")(pilot, board)
+
+    return go
+
+
 async def verdict(pilot: Pilot[None], board: Dashboard) -> None:
     """Ask whether a host can be destroyed."""
     from armada.tui.operations import Answer

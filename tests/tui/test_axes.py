@@ -117,6 +117,11 @@ def test_the_ticks_of_a_high_chart_are_one_two_or_five_apart(rows: int) -> None:
         assert f"{step:.3e}"[:5] in ("1.000", "2.000", "5.000"), places
 
 
+def test_a_logarithmic_chart_writes_its_decades_in_one_notation() -> None:
+    assert set(y_axis(Window(0.0, 1.0, 2.9, 5.2), 20, log=True)[1].values()) >= {"1k", "10k", "100k"}
+    assert set(y_axis(Window(0.0, 1.0, 0.9, 4.1), 20, log=True)[1].values()) >= {"10", "1000", "10000"}
+
+
 def test_decades_are_even_and_within_a_decade_each_tick_is_at_its_place() -> None:
     marks = y_axis(Window(0.0, 1.0, -6.3, 2.2), 11, log=True)[1]
     assert ticks.is_even(list(marks))

@@ -96,13 +96,18 @@ def test_an_import_that_fails_leaves_the_terminal_as_it_was(terminal: tuple[int,
         ({"TERM": "xterm-256color"}, "nord", False),
         ({"TERM": "xterm-256color", "ARMADA_THEME": "nord"}, None, False),
         ({"TERM": "xterm-256color", "COLORFGBG": "0;15"}, None, False),
-        ({"TERM": "xterm-256color", "SSH_TTY": "/dev/pts/1"}, None, False),
+        ({"TERM": "xterm-256color", "SSH_TTY": "/dev/pts/1"}, None, True),
         ({"TERM": "dumb"}, None, False),
         ({}, None, False),
     ],
 )
 def test_it_is_asked_only_where_the_theme_depends_on_it(env: dict[str, str], kept: str | None, asks: bool) -> None:
     assert background.is_worth_asking(env, kept) is asks
+
+
+@pytest.mark.parametrize("name", ["SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"])
+def test_over_ssh_an_answer_is_waited_for_longer(name: str) -> None:
+    assert background.patience_s({"TERM": "xterm", name: "x"}) > background.patience_s({"TERM": "xterm"})
 
 
 def test_a_choice_counts_more_than_what_the_terminal_says() -> None:

@@ -163,3 +163,16 @@ def test_a_metric_that_some_runs_lack_has_a_chart_that_says_so(world: World) -> 
         assert [len(chart.lines) for chart in charts(view)] == [3, 1]
 
     drive(world.board(), use, (120, 36))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_last_line_names_the_key_that_chooses_how_many_metrics_are_shown(world: World, width: int) -> None:
+    fill(world)
+
+    async def use(pilot: Pilot[None]) -> None:
+        view = await opened(pilot)
+        assert " v panels " in view.keys.render().plain
+        await pilot.press("t")
+        await until(pilot, lambda: " v setting " in view.keys.render().plain)
+
+    drive(world.board(), use, (width, 36))

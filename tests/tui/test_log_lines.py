@@ -313,6 +313,27 @@ def test_a_match_near_the_end_leaves_no_room_on_a_higher_terminal(world: World) 
     drive(world.board(), use)
 
 
+def test_a_match_stays_in_sight_on_a_lower_terminal(world: World) -> None:
+    world.local_log("demo-aaaaaa", "".join(f"line {number}{' needle' * (number == 75)}\n" for number in range(80)))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.resize_terminal(100, 40)
+        await pilot.press("l")
+        await shows(pilot, "line 79")
+        await pilot.press("slash", *"needle", "enter")
+        await shows(pilot, "“needle” 1 of 1", "line 75 needle", "line 60")
+        await pilot.resize_terminal(100, 20)
+        await shows(pilot, "“needle” 1 of 1", "line 75 needle")
+        await lacks(pilot, "line 60")
+        await pilot.press(*["k"] * 18)
+        await lacks(pilot, "line 75 needle")
+        await pilot.resize_terminal(100, 19)
+        await shows(pilot, "line 60")
+
+    drive(world.board(), use)
+
+
 def test_a_log_that_is_in_sight_whole_goes_on_being_followed(world: World) -> None:
     path = world.local_log("demo-aaaaaa", "line one\nline two\n")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 
 import pytest
 from textual.pilot import Pilot
 
 from armada.__main__ import main as armada
 from armada.home import own
-from armada.store import checkpoints, metrics, runs
+from armada.store import checkpoints, metrics, runs, telemetry
 from armada.tui import remembered
 from armada.tui.curves import Curve, CurveUpdate
 from armada.tui.screens.chooser import Choice, Chooser
@@ -288,6 +289,7 @@ def test_without_utf8_everything_on_every_screen_is_ascii(world: World, monkeypa
     world.losses("demo-aaaaaa", [2.0, 1.0])
     world.checkpoint("demo-aaaaaa", 5, home=False)
     world.run("dead-bbbbbb", state="failed", reason="oom")
+    telemetry.record(world.database, "box", [telemetry.Point(0, time.time(), 9.0, 1 << 30, 99.0, 41.0)])
 
     async def use(pilot: Pilot[None]) -> None:
         words = await shows(pilot, "grose-????", "50%", "1 needs you")
@@ -308,6 +310,8 @@ def test_without_utf8_everything_on_every_screen_is_ascii(world: World, monkeypa
             await pilot.pause()
             words = screen(pilot)
             assert words.isascii(), sorted({sign for sign in words if not sign.isascii()})
+            if keys == ["3"]:
+                await shows(pilot, "temperature C")
 
     drive(world.board(), use)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
 import random
 from pathlib import Path
@@ -237,9 +238,16 @@ def test_every_key_has_an_action_and_a_place() -> None:
 
 
 def test_no_key_means_two_things_in_one_place() -> None:
+    """A key has two rows only if they are of different pages, and then one action that asks which page is visible."""
     for place in SCREENS:
-        taken = [one for key in KEYS if key.where == place for one in key.keys.split(",")]
-        assert len(taken) == len(set(taken)), place
+        taken = [(one, key) for key in KEYS if key.where == place for one in key.keys.split(",")]
+        for (name, key), (other, second) in itertools.combinations(taken, 2):
+            apart = key.page and second.page and not {*key.page.split(",")} & {*second.page.split(",")}
+            assert name != other or (apart and key.action == second.action), (place, name)
+
+
+def test_g_goes_to_the_first_line_wherever_it_does_something() -> None:
+    assert {key.where for key in KEYS if {"g", "G"} & {*key.keys.split(",")}} == {"lists"}
 
 
 def test_the_docs_hold_the_table_of_keys() -> None:

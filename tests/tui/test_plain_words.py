@@ -83,6 +83,9 @@ def test_a_filter_does_not_claim_what_is_not_kept(world: World, where: str) -> N
         await shows(pilot, "layer/0")
         await pilot.press("slash", *"zebra")
         await shows(pilot, "none of the 500 kept metrics matches zebra; 100 are not kept")
+        if where == "compare":
+            await pilot.press("escape", "slash", *"layer/9")
+            await shows(pilot, "of the 500 kept metrics match layer/9; 100 are not kept")
 
     drive(world.board(), use, (150, 40))
 

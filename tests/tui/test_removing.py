@@ -129,7 +129,8 @@ def test_of_several_runs_those_that_stay_and_those_of_another_home_are_named(
             "given up: its log",
             "1 run of another home, not of this one",
         )
-        await shows(pilot, "only stays: 1 checkpoint of it on box and nowhere else")
+        seen = await shows(pilot, "only stays: 1 checkpoint of it on box and nowhere else")
+        assert seen.index("only stays") < seen.index("theirs-aaaaaa on box"), "what stays is not below the fold"
         assert asked == []
         await pilot.press("y")
 

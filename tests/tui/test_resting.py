@@ -14,6 +14,8 @@ from armada.tui.curves import CurveUpdate
 from armada.tui.frame_rate import FRAMES_PER_S, SETTING
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.snapshot import RunRow
+from armada.tui.widgets import field
+from armada.tui.widgets.field import Field
 from armada.tui.widgets.run_cells import lately
 from tests.tui.conftest import World, drive, shows, until
 
@@ -73,3 +75,24 @@ def test_textual_draws_at_our_rate_unless_the_user_says_another_and_no_child_see
         check=True,
     )
     assert done.stdout.split() == [str(used), str(given)]
+
+
+def test_the_cursor_of_a_field_in_which_nobody_types_soon_stands_still(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("5")
+        await until(pilot, lambda: isinstance(pilot.app.screen.focused, Field))
+        found = pilot.app.screen.focused
+        assert isinstance(found, Field)
+        timer = found._blink_timer  # noqa: SLF001  # Textual's
+        assert timer is not None
+        await until(pilot, timer._active.is_set)  # noqa: SLF001
+        with monkeypatch.context() as patch:
+            patch.setattr(field, "BLINKS", 1)
+            await until(pilot, lambda: not timer._active.is_set())  # noqa: SLF001
+            assert found._cursor_visible  # noqa: SLF001
+        await pilot.press("a")
+        await until(pilot, timer._active.is_set)  # noqa: SLF001
+
+    drive(world.board(), use)

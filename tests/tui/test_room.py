@@ -172,3 +172,17 @@ def test_a_long_advice_is_wrapped_below_its_words(world: World) -> None:
         assert len(columns) == 1
 
     drive(world.board(), use, (80, 24))
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_window_with_a_long_command_says_how_it_ended(world: World, width: int) -> None:
+    log = world.home.state / "shown.log"
+    log.write_text("no run is called so\n")
+    command = ["show", "--json", *(f"a-run-with-a-long-name-{number}" for number in range(6))]
+
+    async def use(pilot: Pilot[None]) -> None:
+        pilot.app.push_screen(OutputWindow(command, log, lambda: 1))
+        seen = await shows(pilot, "armada show --json", "… ", "   ended with 1 ─", "no run is called so")
+        assert "ended with 1 ─" in next(row for row in seen.splitlines() if "armada show" in row)
+
+    drive(world.board(), use, (width, 24))

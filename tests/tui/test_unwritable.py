@@ -70,6 +70,7 @@ def test_half_a_copy_of_a_log_does_not_stay(world: World, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(shutil, "copyfile", half)
     follower = logs.Follower(world.home, "demo-aaaaaa")
+    follower.start()
     assert follower.reason == "the log cannot be fetched: [Errno 28] No space left on device"
     assert (follower.is_started, follower.partial, follower.path.exists()) == (False, False, False)
     assert known.read_text() == "first\nsecond\n"

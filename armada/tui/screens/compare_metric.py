@@ -98,9 +98,9 @@ class MetricChoice(View):
         """What the filter does, for the titles; empty without one."""
         if not self.choices.wanted:
             return ""
-        known = self.known
+        known, words = self.known, sanitize_line(self.choices.wanted, 60)
         found = matching(known, self.choices.wanted)
-        return f" · {len(found):,} of {len(known):,} metrics match {sanitize_line(self.choices.wanted, 60)}"
+        return f" · {left_out.matched(words, len(found), len(known), self._not_kept)}"
 
     @property
     def unmatched(self) -> str:
@@ -108,8 +108,12 @@ class MetricChoice(View):
         known, words = self.known, self.choices.wanted
         if not words or not known or matching(known, words):
             return ""
-        others = {name for detail in self.snapshot.details.values() for name in detail.left_out} - {*known}
-        return left_out.unmatched(sanitize_line(words, 60), len(known), sorted(others))
+        return left_out.unmatched(sanitize_line(words, 60), len(known), self._not_kept)
+
+    @property
+    def _not_kept(self) -> list[str]:
+        """The metrics that no run has a curve of, as far as they are known."""
+        return sorted({name for each in self.snapshot.details.values() for name in each.left_out} - {*self.known})
 
     def step_metric(self, by: int) -> None:
         """Take the next metric that the filter shows."""

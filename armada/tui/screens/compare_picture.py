@@ -47,10 +47,10 @@ def _curves(screen: CompareScreen) -> Picture:
     found = [each for line in lines if (each := extent(line.levels, line.xs, x0, x1)) is not None]
     y0, y1 = (min(low for low, _ in found), max(high for _, high in found)) if found else (0.0, 1.0)
     y1 = y0 if is_constant(y0, y1, log=choices.logarithmic) else y1
-    say = ticks.log_figure if choices.logarithmic else None
     marks = (ticks.log_ticks if choices.logarithmic else ticks.ticks)(y0, y1, 8)
     step, largest = ticks.distance(marks), max(abs(y0), abs(y1))
-    y_ticks = tuple((_share(each, y0, y1), say(each) if say else ticks.figure(each, step, largest)) for each in marks)
+    said = ticks.log_figures(marks) if choices.logarithmic else [ticks.figure(each, step, largest) for each in marks]
+    y_ticks = tuple(zip((_share(each, y0, y1) for each in marks), said, strict=True))
     of_time = unit == "time"
     places = ticks.time_ticks(x0, x1, 8, local=False) if of_time else ticks.ticks(x0, x1, 8)
     apart = ticks.distance(places)

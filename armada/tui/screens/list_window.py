@@ -11,6 +11,7 @@ from textual.widgets import Static
 
 from armada.tui.screens.dialog import Dialog
 from armada.tui.widgets import frame
+from armada.tui.widgets.hanging import HangingText
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -72,5 +73,5 @@ class ListWindow(Dialog[Result]):
             if self._why:
                 yield Static(self._why)
             with VerticalScroll(classes="part" if self._why else ""):
-                yield Static(self._lines)
+                yield HangingText(self._lines)
             yield Static(self._note, classes="part")

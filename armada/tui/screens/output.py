@@ -72,7 +72,9 @@ class OutputWindow(Window):
     def _look(self) -> None:
         code = self._exit_code()
         state = "running …" if code is None else "" if code == 0 else f"ended with {code}"
-        self.say(f"{self._command}   {state}".rstrip())
+        said = f"   {state}" if state else ""
+        command = sanitize_line(self._command, 300)
+        self.say(self.board.symbols.shortened(command, max(8, inside(self.app.size.width) - 2 - len(said))) + said)
         self.view.show(LogFile(self._log), empty="running …" if code is None else "it printed nothing")
 
     def action_copy(self) -> None:

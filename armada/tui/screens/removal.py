@@ -89,7 +89,7 @@ class Removal:
             note = f"{counted(theirs, 'run')} of another home, not of this one. {note}"
         note = f"{said_of_hidden([self._hidden[each] for each in self._commands if each in self._hidden])}{note}"
         question = Question(
-            f"Remove {count}?", [*self._lines, *self._refused], note, "remove", board.symbols, danger=True
+            f"Remove {count}?", [*self._refused, *self._lines], note, "remove", board.symbols, danger=True
         )
         board.push_screen(question, lambda yes: self._remove() if yes else None)
 

@@ -83,8 +83,14 @@ class LogPage(View):
         is_whole = not follower.partial if follower is not None and path == follower.path else None
         is_whole = logs.is_whole(self.board.home, run.run_id, path) if is_whole is None else is_whole
         view.numbers = view.numbers._replace(offered=True, is_whole=is_whole)
-        view.show(file, empty=empty)
+        view.show(file, empty=empty, continues=self._is_copied(path))
         self._say_age(row, path, reason)
+
+    def _is_copied(self, path: Path | None) -> bool:
+        """Whether the log to show is followed and begins with all of the one that is shown."""
+        follower, last = self._follower, self.log_view.file
+        is_followed = follower is not None and path == follower.path and not follower.partial
+        return is_followed and last is not None and logs.is_whole(self.board.home, self.run_id, last.path)
 
     def _say_age(self, row: RunRow, path: Path | None, reason: str) -> None:
         """Show how old the log is, unless it is being followed; `reason` says why following it failed, if it did."""
@@ -110,6 +116,17 @@ class LogPage(View):
         copy = logs.at_home(self.board.home, row.run, local=row.run.host == "local")
         if copy is None or (row.run.host != "local" and not row.run.ended):
             self._follower = logs.Follower(self.board.home, self.run_id)
+            self._start_following(self._follower)
+
+    @work(thread=True, group="follow", exit_on_error=False)
+    def _start_following(self, follower: logs.Follower) -> None:
+        """Copy what is at home, up to 64 MB, and follow it: on a slow disk that takes seconds."""
+        follower.start()
+        self.app.call_from_thread(self._show_followed, follower)
+
+    def _show_followed(self, follower: logs.Follower) -> None:
+        if self.is_attached and self._follower is follower and self.shown == "log":
+            self.take()
 
     def on_log_view_looked(self) -> None:
         self._say_place()

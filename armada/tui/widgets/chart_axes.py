@@ -118,8 +118,10 @@ def _higher(window: Window, dots: int) -> Iterator[Window]:
 
 
 def _labelled(window: Window, found: dict[float, int], *, log: bool, step: float = 0.0) -> dict[int, str]:
+    if log:
+        return dict(zip(found.values(), ticks.log_figures([*found]), strict=True))
     step, largest = step or ticks.distance(list(found)), max(abs(window.y0), abs(window.y1))
-    return {row: ticks.log_figure(value) if log else ticks.figure(value, step, largest) for value, row in found.items()}
+    return {row: ticks.figure(value, step, largest) for value, row in found.items()}
 
 
 def _apart(found: dict[float, int]) -> dict[int, str]:
@@ -130,7 +132,7 @@ def _apart(found: dict[float, int]) -> dict[int, str]:
             kept[row] = value
     if len(kept) == 1:
         kept |= {row: value for value, row in list(found.items())[-1:] if row not in kept}
-    return {row: ticks.log_figure(value) for row, value in kept.items()}
+    return dict(zip(kept, ticks.log_figures([*kept.values()]), strict=True))
 
 
 def foot(view: tuple[float, float], unit: str, room: int) -> str:

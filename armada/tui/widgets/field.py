@@ -12,8 +12,14 @@ if TYPE_CHECKING:
     from textual import events
 
 
+BLINKS = 20
+"""So often the cursor appears or disappears after the last key, each half a second; to blink on costs 0.3 % of a core."""
+
+
 class Field(Input):
     """Drops control characters that are typed, pasted or filled in: a terminal would obey them, and no value has any."""
+
+    _blinks = 0
 
     def validate_value(self, value: str) -> str:
         return without_controls(value)
@@ -23,11 +29,16 @@ class Field(Input):
         super().replace(without_controls(text), start, end)
 
     def _toggle_cursor(self) -> None:
-        """Blink; but stand still on a screen that nobody sees, which would wake the program twice a second."""
-        if self.screen.is_active:
+        """Blink for a while; then, and on a screen that nobody sees, stand still: it wakes the program twice a second."""
+        self._blinks += 1
+        if self.screen.is_active and self._blinks < BLINKS:
             super()._toggle_cursor()
         else:
             self._pause_blink(visible=True)
+
+    def _restart_blink(self) -> None:
+        self._blinks = 0
+        super()._restart_blink()
 
     def blink(self) -> None:
         """Blink again: the screen is seen once more."""

@@ -134,13 +134,15 @@ class LogView(Widget, can_focus=True):
         self.workers.cancel_group(self, "count")
         self._begin()
 
-    def show(self, file: LogFile | None, *, empty: str) -> None:
-        """Show this file from now on; `empty` is shown while there is none."""
+    def show(self, file: LogFile | None, *, empty: str, continues: bool = False) -> None:
+        """Show this file from now on; `empty` is shown while there is none, and the place stays if it `continues` the last."""
         same = (file.path if file else None) == (self.file.path if self.file else None)
         filters = same and file is not None and self.file is not None and file.rank != self.file.rank
         self.file, self.empty = self.file if same and not filters else file, empty  # the old one knows what it has read
         if not same:
-            self._top, self._left, self.following = 0, 0, True
+            self._stamp = None  # another file may be as long
+            if not continues:
+                self._top, self._left, self.following = 0, 0, True
         if filters and self.word:
             self._count()
         self.follow()
@@ -225,7 +227,15 @@ class LogView(Widget, can_focus=True):
     def on_resize(self) -> None:
         if self.file is not None and self.fills and not self.following and self._aim is None:
             self._top = min(self._top, self._first_of_page(self.file, self.file.size))  # a higher screen has more lines
+        was_in_sight = self._is_found_in_sight
         self.follow()
+        if was_in_sight and not self._is_found_in_sight and self._found is not None:  # a lower one ends above the match
+            self.following, self._top = False, self._found
+            self.follow()
+
+    @property
+    def _is_found_in_sight(self) -> bool:
+        return self._found is not None and any(line.start == self._found for line in self._drawn)
 
     def render_line(self, y: int) -> Strip:
         return self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width, self.rich_style)
@@ -417,7 +427,7 @@ class LogView(Widget, can_focus=True):
     def search_on(self, *, back: bool) -> None:
         """Go to the next line with the word, starting at the match in sight, else at the top of the visible part."""
         file, word, top, match = self.file, self.word, self._top, self._found
-        is_on = match is not None and any(line.start == match for line in self._drawn)
+        is_on = self._is_found_in_sight
         if match is not None and is_on:
             top = match
         if file is None or not word:
