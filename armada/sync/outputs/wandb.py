@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -82,21 +83,46 @@ def compose_command(
     """
     options = [("--id", run_id), ("--project", project), ("--entity", entity)]
     words = [f"{name}={value}" for name, value in options if value]
-    return [*program, "sync", "--include-synced", *words, "--", *(str(run.folder) for run in runs)]
+    return [*program, "sync", "--include-synced", *words, "--", *(str(run.folder.absolute()) for run in runs)]
 
 
 def upload(command: Sequence[str], runs: Sequence[OfflineRun], say: Callable[[str], None]) -> None:
     """Run the upload. W&B finds the key itself: in WANDB_API_KEY or netrc, both home's own.
+
+    It runs in an empty folder. W&B takes settings from `wandb/settings` of the folder that it runs in, the server's address
+    among them, and what lies beside the records came from a host: home's key would go to the server that the host names.
 
     Raises:
         UsageError: There is no key, or this `wandb` does not accept the command.
         OutcomeUnknown: The upload failed otherwise. Uploaded records stay at W&B, and the same command continues.
     """
     environment = {name: value for name, value in os.environ.items() if name not in ("WANDB_MODE", "WANDB_DISABLED")}
+    with tempfile.TemporaryDirectory(prefix="armada-wandb-") as empty:
+        code, words = _run(command, empty, {**environment, "WANDB_DIR": empty}, say)
+    if code:
+        if _NO_KEY.search(words):
+            raise UsageError(
+                f"wandb has no key: {words}", hint="export WANDB_API_KEY=…, or `wandb login`, here at home"
+            )
+        raise OutcomeUnknown(
+            f"wandb ended with exit code {code}: {words}", hint="run the same command again to continue"
+        )
+    left = [run.folder.name for run in runs if not _is_uploaded(run.records)]
+    if left:
+        raise OutcomeUnknown(
+            f"wandb did not mark {', '.join(left)} as uploaded: {words}",
+            hint="check W&B, or run the same command again",
+        )
+
+
+def _run(
+    command: Sequence[str], folder: str, environment: dict[str, str], say: Callable[[str], None]
+) -> tuple[int, str]:
+    """Run a program to its end. Return its exit code, and the last lines it printed."""
     said: list[str] = []
     with subprocess.Popen(
         list(command),
-        cwd=runs[0].folder.parent,  # it writes its own log beside the runs
+        cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -112,21 +138,7 @@ def upload(command: Sequence[str], runs: Sequence[OfflineRun], say: Callable[[st
         except BaseException:
             child.terminate()
             raise
-    words = " · ".join(said[-_SHOWN_LINES:]) or "it printed nothing"
-    if child.returncode:
-        if _NO_KEY.search(words):
-            raise UsageError(
-                f"wandb has no key: {words}", hint="export WANDB_API_KEY=…, or `wandb login`, here at home"
-            )
-        raise OutcomeUnknown(
-            f"wandb ended with exit code {child.returncode}: {words}", hint="run the same command again to continue"
-        )
-    left = [run.folder.name for run in runs if not _is_uploaded(run.records)]
-    if left:
-        raise OutcomeUnknown(
-            f"wandb did not mark {', '.join(left)} as uploaded: {words}",
-            hint="check W&B, or run the same command again",
-        )
+    return child.returncode, " · ".join(said[-_SHOWN_LINES:]) or "it printed nothing"
 
 
 def _is_uploaded(records: Path) -> bool:

@@ -40,6 +40,7 @@ def program(tmp_path: Path) -> Path:
     script.write_text(
         "#!/bin/sh\n"
         f'for word; do printf "%s\\n" "$word"; done > {tmp_path}/words; env > {tmp_path}/env\n'
+        f"pwd -P > {tmp_path}/place; find . > {tmp_path}/beside\n"
         'while [ "$1" != -- ]; do shift; done; shift\n'
         'echo "syncing"; for run; do for f in "$run"/*.wandb; do touch "$f.synced"; done; done\n'
     )
@@ -86,6 +87,24 @@ def test_an_upload_is_words_and_homes_own_key(
     assert "WANDB_MODE=offline" not in environment
     assert said == ["syncing"]
     assert all(run.uploaded for run in offline_runs(home, RUN))
+
+
+def test_settings_that_came_from_a_host_are_not_beside_the_upload(
+    home: HomePaths, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_DIR", str(home.run(RUN) / "outputs"))  # left over from a training
+    folder = record(home, "20261120_170027")
+    settings = folder.parent / "wandb" / "settings"
+    settings.parent.mkdir()
+    settings.write_text("[default]\nbase_url = https://evil.example\n")
+    runs = offline_runs(home, RUN)
+    upload(compose_command([str(program)], runs, run_id=RUN, project=None, entity=None), runs, lambda _: None)
+    place = Path((tmp_path / "place").read_text().strip())
+    assert not place.is_relative_to(home.state)
+    assert not place.exists()
+    assert (tmp_path / "beside").read_text() == ".\n"
+    variables = dict(line.partition("=")[::2] for line in (tmp_path / "env").read_text().splitlines())
+    assert Path(variables["WANDB_DIR"]).name == place.name
 
 
 @pytest.mark.parametrize(
