@@ -401,7 +401,7 @@ def test_a_record_that_cannot_be_read_once_a_supervisor_was_started_is_no_refusa
 ) -> None:
     read_json, left = files.read_json, [failures]
 
-    def read(path: str, *limit: int) -> Any:
+    def read(path: str, *limit: Any) -> Any:
         if path.endswith("job.json") and run.started and left[0] > 0:
             left[0] -= 1
             raise files.UnseenError("job.json: [Errno 5] Input/output error")
