@@ -378,7 +378,6 @@ KEYS: tuple[Key, ...] = (
     Key("compare", "Y,shift+y", "Y", "copy", "", "Copy the ids of the runs to the clipboard"),
     Key("compare", "plus,equals_sign", "+", "zoom(0.5)", "zoom", "Curves: zoom in", page="curves"),
     Key("compare", "minus", "-", "zoom(2.0)", "", "Curves: zoom out", page="curves"),
-    Key("compare", "v", "v", "variable(1)", "panels", "Curves: 1, 2, 4 or as many metrics as fit", page="curves"),
     Key(
         "compare",
         "left",
@@ -429,6 +428,7 @@ KEYS: tuple[Key, ...] = (
         "Filter the metrics: m and M go through those that match; Settings: search",
         page="curves,parallel,scatter,pareto",
     ),
+    Key("compare", "v", "v", "variable(1)", "panels", "Curves: 1, 2, 4 or as many metrics as fit", page="curves"),
     Key("compare", "v", "v", "variable(1)", "setting", "Scatter: next setting", page="scatter"),
     Key("compare", "V,shift+v", "V", "variable(-1)", "", "Scatter: setting before", page="scatter"),
     Key("columns", "space", "space", "choose", "take", "Take the column, or leave it out"),

@@ -165,7 +165,7 @@ def test_a_metric_that_some_runs_lack_has_a_chart_that_says_so(world: World) -> 
     drive(world.board(), use, (120, 36))
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [100, 120])
 def test_the_last_line_names_the_key_that_chooses_how_many_metrics_are_shown(world: World, width: int) -> None:
     fill(world)
 

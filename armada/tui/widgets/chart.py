@@ -53,6 +53,8 @@ class Chart(Plane):
         classes: As for every widget.
     """
 
+    ends_at_plot: ClassVar[bool] = False
+    """Whether the plot takes the line of the x axis, if it would have one row alone: others beside it have that axis."""
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{name}" for name in (*COLOURS, "dim", "title", "grid", "gap")}
     DEFAULT_CSS = "\n".join(
         ["Chart { background: $background; color: $foreground; height: 1fr; min-height: 4; }"]
@@ -153,6 +155,7 @@ class Chart(Plane):
         found = [extent(line.levels, line.xs, x0, x1) for line in self.lines]
         extents = [each for each in found if each is not None]
         room, rows = width - LABEL, height - 2
+        rows = 2 if rows == 1 and self.ends_at_plot else rows  # then strips[:height] has no foot
         if not extents or room < 4 or rows < 1:
             doubts = ", ".join(line.doubt for line in self.lines if line.doubt)
             if extents or (doubts and (room < 4 or rows < 1)):

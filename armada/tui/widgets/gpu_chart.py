@@ -37,6 +37,7 @@ class GpuChart(Chart):
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{name}" for name in heat.STYLES}
     DEFAULT_CSS = heat.css_of("GpuChart", "chart")
 
+    ends_at_plot = True
     gpus: tuple[Line, ...] = ()
     """A curve for each GPU; `lines` are those that are drawn."""
     numbers: tuple[str, ...] = ()
