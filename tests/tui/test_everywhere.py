@@ -114,6 +114,10 @@ def test_a_column_sorts_by_a_click_on_its_title_and_the_choice_of_columns_is_und
         await shows(pilot, "by train.learning_rate reversed")
         await until(pilot, lambda: order(pilot)[:3] == ["six", "one", "two"])
         await pilot.press("U")
+        await until(pilot, lambda: order(pilot)[:3] == ["two", "one", "six"])
+        await pilot.press("U")
+        await shows(pilot, "by urgency", "LEARNING_RATE")
+        await pilot.press("U")
         await lacks(pilot, "LEARNING_RATE")
         assert "columns as before: name, host" in said(pilot)
         assert remembered.columns(world.home) == ["name", "host"]

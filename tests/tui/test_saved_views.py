@@ -165,6 +165,8 @@ def test_choosing_saving_replacing_and_deleting_a_view_are_undone_the_newest_fir
         await pilot.press("U")
         await until(pilot, lambda: views.load(two.home) == {"mine": old})
         await pilot.press("U")
+        await lacks(pilot, "reversed")
+        await pilot.press("U")
         await shows(pilot, "2 of 2 runs", "by urgency")
         await pilot.press("U")
         await until(pilot, lambda: "there is nothing to undo" in said(pilot))

@@ -14,7 +14,7 @@ from armada.store import labels, runs
 from armada.tui import acts, remembered
 from armada.tui.screens.hosts import HostsScreen
 from armada.tui.screens.runs import RunsScreen
-from tests.tui.conftest import World, drive, lacks, said, shows, until
+from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
 from tests.tui.test_command_line import typed
 from tests.tui.test_history import starred
 
@@ -238,5 +238,74 @@ def test_an_act_whose_record_has_no_possible_time_is_listed(world: World) -> Non
         await shows(pilot, "armada star demo-aaaaaa", "done")
         await pilot.press("escape", "U")
         await until(pilot, lambda: not starred(world))
+
+    drive(world.board(), use)
+
+
+def listed(pilot: Pilot[None]) -> RunsScreen:
+    first = pilot.app.screen_stack[0]
+    assert isinstance(first, RunsScreen)
+    return first
+
+
+def test_order_and_groups_are_undone_step_by_step(world: World) -> None:
+    for run_id in ("one-aaaaaa", "two-bbbbbb"):
+        world.run(run_id, state="succeeded")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "by urgency")
+        a = listed(pilot).arrangement
+        await pilot.press("s")
+        first = a.sort
+        assert first != "urgency"
+        await pilot.press("s", "S", "b")
+        second, group = a.sort, a.group
+        assert (a.reverse, group) == (True, "host")
+        await shows(pilot, f"by {second} reversed", "grouped by host")
+        await pilot.press("U")
+        await lacks(pilot, "grouped by host")
+        await until(pilot, lambda: "groups as before: none" in said(pilot))
+        await pilot.press("U")
+        await lacks(pilot, f"by {second} reversed")
+        await pilot.press("U")
+        await shows(pilot, f"by {first}")
+        await pilot.press("U")
+        await shows(pilot, "by urgency")
+        await until(pilot, lambda: "order as before: by urgency" in said(pilot))
+
+    drive(world.board(), use)
+
+
+def test_an_order_by_a_click_is_undone(world: World) -> None:
+    world.run("demo-aaaaaa", state="succeeded")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa", "by urgency")
+        line = next(y for y, text in enumerate(screen(pilot).splitlines()) if " LOSS " in text)
+        await pilot.click(offset=(screen(pilot).splitlines()[line].index("LOSS"), line))
+        await shows(pilot, "by loss")
+        await pilot.press("U")
+        await shows(pilot, "by urgency")
+
+    drive(world.board(), use)
+
+
+def test_a_filter_that_was_typed_over_comes_back(world: World) -> None:
+    for run_id in ("one-aaaaaa", "two-bbbbbb"):
+        world.run(run_id, state="succeeded")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "two-bbbbbb")
+        await pilot.press("slash", *"one", "enter")
+        await shows(pilot, "/ one", "1 of 2 runs")
+        await pilot.press("slash", *["backspace"] * 3, *"two", "enter")
+        await shows(pilot, "/ two")
+        await pilot.press("slash", "enter")  # the same again is no change
+        await pilot.press("U")
+        await shows(pilot, "/ one", "one-aaaaaa")
+        await until(pilot, lambda: "filter as before: one" in said(pilot))
+        await pilot.press("U")
+        await shows(pilot, "2 of 2 runs")
+        await until(pilot, lambda: "filter as before: none" in said(pilot))
 
     drive(world.board(), use)

@@ -311,9 +311,7 @@ class RunsScreen(RunsChoices):
         key = self.table.key_of(event.place)
         sort = HEADS.get(self.table.columns[event.place].title) if key is None else key.name
         if sort is not None:
-            self.arrangement.reverse = sort == self.arrangement.sort and not self.arrangement.reverse
-            self.arrangement.sort = sort
-            self._find_sort()
+            self._order_by(sort, reverse=sort == self.arrangement.sort and not self.arrangement.reverse)
             self._redraw()
 
     def _find_sort(self) -> None:
@@ -415,19 +413,18 @@ class RunsScreen(RunsChoices):
     def action_sort(self) -> None:
         order = list(SORTS)
         place = order.index(self.arrangement.sort) if self.arrangement.sort in order else -1
-        self.arrangement.sort = order[(place + 1) % len(order)]
+        self._order_by(order[(place + 1) % len(order)], reverse=self.arrangement.reverse)
         self._redraw()
 
     def action_reverse(self) -> None:
-        self.arrangement.reverse = not self.arrangement.reverse
+        self._order_by(self.arrangement.sort, reverse=not self.arrangement.reverse)
         self._redraw()
 
     def action_group(self) -> None:
         groupings = self.arrangement.groupings(self.snapshot.runs)
         order = [*groupings, *(key.name for key in self._keys if key.source == "setting")]
         place = order.index(self.arrangement.group) if self.arrangement.group in order else -1
-        self.arrangement.group = order[(place + 1) % len(order)]
-        self._find_sort()
+        self._group_by(order[(place + 1) % len(order)])
         self._redraw()
 
     def action_preview(self) -> None:
@@ -436,6 +433,7 @@ class RunsScreen(RunsChoices):
         self.take()
 
     def action_filter(self) -> None:
+        self._before_typing = self.arrangement.query.text
         self.field.open(self.arrangement.query.text)
         self.field.look(self.snapshot, self.arrangement.query.error)
         self.board.want(self.wants())  # the settings and metrics that there are
@@ -468,6 +466,7 @@ class RunsScreen(RunsChoices):
 
     def _close_filter(self) -> None:
         self.field.close()
+        self._remember_filter(self._before_typing)
         fold = self.table.folds.get(self.table.cursor or "")
         if self.arrangement.query and fold is not None and fold.is_open:
             self.table.place(fold.rows[0].id)  # Enter opens what was looked for

@@ -36,6 +36,8 @@ class RunsChoices(View):
         """The window with the columns is open."""
         self._columns: list[str] = []
         self._view: tuple[str, SavedView] | None = None
+        self._before_typing = ""
+        """The filter before the one that is typed."""
 
     def restore(self) -> None:
         """Read what was chosen before, of this home."""
@@ -63,14 +65,18 @@ class RunsChoices(View):
     def _filter_by(self, query: Query) -> None:
         """Replace the filter at once; `U` brings the one before back."""
         before = self.arrangement.query.text
+        self.arrangement.query = query
+        self._remember_filter(before)
+
+    def _remember_filter(self, before: str) -> None:
+        """Remember the filter before the present one, if that is another; `U` brings it back."""
 
         def back() -> bool:
             self.arrangement.query = Query(before, self.snapshot.words)
             return True
 
-        if before != query.text:
+        if before != self.arrangement.query.text:
             self._changes.add(f"filter as before: {before or 'none'}", back)
-        self.arrangement.query = query
 
     def _unmark(self) -> None:
         """Take all marks away; `U` brings them back."""
@@ -85,6 +91,38 @@ class RunsChoices(View):
             self._changes.add(f"marked as before: {counted(len(before), 'run')}", back)
         self.table.marked = set()
         self.table.refresh()
+
+    # Order and groups -----------------------------------------------------------------------------------------------
+
+    def _order_by(self, sort: str, *, reverse: bool) -> None:
+        """Order the runs; `U` brings the order before back."""
+        a = self.arrangement
+        before = (a.sort, a.reverse)
+
+        def back() -> bool:
+            a.sort, a.reverse = before
+            self._find_sort()
+            return True
+
+        if before != (sort, reverse):
+            self._changes.add(f"order as before: by {before[0]}{' reversed' if before[1] else ''}", back)
+        a.sort, a.reverse = sort, reverse
+        self._find_sort()
+
+    def _group_by(self, group: str) -> None:
+        """Group the runs; `U` brings the groups before back."""
+        a = self.arrangement
+        before = a.group
+
+        def back() -> bool:
+            a.group = before
+            self._find_sort()
+            return True
+
+        if before != group:
+            self._changes.add(f"groups as before: {'none' if before == 'nothing' else before}", back)
+        a.group = group
+        self._find_sort()
 
     # Pins -----------------------------------------------------------------------------------------------------------
 
@@ -189,7 +227,7 @@ class RunsChoices(View):
     # Views and undo -------------------------------------------------------------------------------------------------
 
     def undo(self) -> bool:
-        """Take the last change of columns, views, pins, filter or marks back, if no command was started after it.
+        """Take the last change of the list back, if no command was started after it.
 
         Returns:
             Whether a change was the last thing that was done, also if it could not be taken back.

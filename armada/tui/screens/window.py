@@ -25,7 +25,7 @@ def inside(width: int) -> int:
 
 
 class Window(Dialog[None]):
-    """A window, identified by its name in the table of keys. Subclasses bind `bindings(PLACE)` and `HELP`."""
+    """A window, identified by its name in the table of keys. Subclasses bind `bindings(PLACE)`."""
 
     PLACE: ClassVar[str]
     DEFAULT_CSS = """
