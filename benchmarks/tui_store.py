@@ -96,14 +96,14 @@ def _hosts(database: Database, names: list[str], chance: random.Random) -> None:
             }
             for gpu in range(GPUS)
         ]
-        facts.append((name, json.dumps({"gpus": gpus, "disk": {"free_bytes": 4e11}}), now))
+        facts.append((name, json.dumps({"gpus": gpus, "disk": {"free_bytes": 4e11}}), now, GPUS))
         seen += [
             (name, gpu, now - 10 * back, 90 + 10 * chance.random(), used[gpu], 300.0, 60.0)
             for gpu in range(GPUS)
             for back in range(90)
         ]
     with database.transaction() as connection:
-        connection.executemany("INSERT INTO hosts (name, facts, observed_at) VALUES (?, ?, ?)", facts)
+        connection.executemany("INSERT INTO hosts (name, facts, observed_at, most_gpus) VALUES (?, ?, ?, ?)", facts)
         connection.executemany("INSERT INTO telemetry VALUES (?, ?, ?, ?, ?, ?, ?)", seen)
 
 

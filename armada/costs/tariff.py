@@ -17,6 +17,7 @@ Span: TypeAlias = tuple[float, float]
 """From and until, in unix time."""
 
 DAY_S = 86_400.0
+_MOMENT_S = 0.5
 
 Rate: TypeAlias = Callable[[Price, int], float | None]
 """What an hour costs at a price, for so many GPUs; None if that is not known."""
@@ -87,6 +88,28 @@ class Tariff(NamedTuple):
             spans: When it ran. One that ends before it starts, after a clock was set back, counts as nothing.
         """
         return self._cost([(span, held) for span in merged(spans)], self.run_per_hour)
+
+    def reached_at(self, held: int, spans: Iterable[Span], amount: float, currency: str) -> float | None:
+        """Return when a run had cost an amount, in unix time; None if it has not. Time without a price counts as nothing.
+
+        Args:
+            held: How many GPUs it holds.
+            spans: When it ran.
+            amount: How much.
+            currency: Of the amount; what it cost in another one does not count.
+        """
+        ran_in = merged(spans)
+
+        def spent(until: float) -> float:
+            return self.cost_of_run(held, within(ran_in, -math.inf, until)).by_currency.get(currency, 0.0)
+
+        if not ran_in or spent(ran_in[-1][1]) < amount:
+            return None
+        before, after = ran_in[0][0], ran_in[-1][1]
+        while after - before > _MOMENT_S:
+            middle = (before + after) / 2
+            before, after = (before, middle) if spent(middle) >= amount else (middle, after)
+        return after
 
     def cost_of_box(self, spans: Iterable[Span]) -> Amounts:
         """Compute what the whole box costs in these spans."""

@@ -243,11 +243,12 @@ def _root(host: Host, seen: Examination) -> Finding:
             move,
         )
     if not root.is_shared and host.batch is not None:
-        return warn(
-            "root",
-            f"{where}: check that its workers see that folder too",
-            f"srun ls -d {shlex.quote(str(root.path))}  # on the host",
-        )
+        look = f"ls -d {shlex.quote(str(root.path))}"
+        how = {
+            "slurm": f"srun {look}  # on the host",
+            "htcondor": f"condor_submit -interactive  # on the host; then, on the worker that you get: {look}",
+        }
+        return warn("root", f"{where}: check that its workers see that folder too", how[host.scheduler])
     return ok("root", f"{where}: writable, and programs run there")
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from armada.costs.report import cost_at_end
-from armada.costs.tariff import ran
-from armada.store.queries.uses import ran_until
+from armada.store.queries.uses import Past, ran_until, spans_of
 from armada.verdicts.states import STATES
 
 if TYPE_CHECKING:
     from armada.costs.amounts import Amounts
-    from armada.costs.tariff import Span, Tariff
+    from armada.costs.tariff import Tariff
     from armada.filters.trouble import Trouble
     from armada.filters.values import Kind
     from armada.store.runs import Run
@@ -34,7 +33,7 @@ class Subject(NamedTuple):
         tariff: What its host costs; None if that is not known.
         trouble: Why it needs the user; None if it does not.
         facts: Settings and metrics by `Key.name`, as far as they were asked for.
-        earlier: When its earlier attempts ran, for what it cost.
+        past: Its earlier attempts, for what it cost.
         at_home: How many of its checkpoints are at home; None where the run was read with them.
     """
 
@@ -43,7 +42,7 @@ class Subject(NamedTuple):
     tariff: Tariff | None = None
     trouble: Trouble | None = None
     facts: Mapping[str, Value] = MappingProxyType({})
-    earlier: Sequence[Span] = ()
+    past: Past = Past()
     at_home: int | None = None
 
     @property
@@ -58,9 +57,7 @@ class Subject(NamedTuple):
         run = self.run
         if self.tariff is None or run.started_at is None:
             return None
-        return self.tariff.cost_of_run(
-            len(run.gpus), [*self.earlier, ran(run.started_at, ran_until(run, self.now), run.created_at, self.now)]
-        )
+        return self.tariff.cost_of_run(len(run.gpus), spans_of(run, self.past, self.now))
 
     @property
     def cost(self) -> float | None:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Protocol
 from armada.filters.expression import compile_filter
 from armada.filters.filter import Filter
 from armada.filters.keys import PRICED, Subject, Vocabulary, resolve
+from armada.store.queries.uses import Past, read_past
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from armada.config.hosts import Host
-    from armada.costs.tariff import Span, Tariff
+    from armada.costs.tariff import Tariff
     from armada.filters.keys import Key
     from armada.filters.trouble import Trouble
     from armada.store.database import Database
@@ -92,16 +93,10 @@ class RunFacts:
                 tariffs.get(run.host),
                 troubles.get(run.run_id),
                 found.get(run.run_id, nothing),
-                self._earlier(run) if tariffs else (),
+                read_past(self._source.database, run) if tariffs else Past(),
             )
             for run in runs
         ]
-
-    def _earlier(self, run: Run) -> Sequence[Span]:
-        from armada.store.queries.uses import read_use
-
-        resumed = run.attempt > 1 or run.submission > 1
-        return read_use(self._source.database, run, self._now).spans[:-1] if resumed else ()
 
     def _facts(self, runs: Sequence[Run], keys: Sequence[Key]) -> Mapping[str, Mapping[str, Value]]:
         from armada.store.queries import facts

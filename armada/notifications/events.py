@@ -11,6 +11,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import recorded_facts
 from armada.store import checkpoints, operations, run_sync, runs, transitions
 from armada.store import hosts as host_records
+from armada.store.queries.uses import read_use
 from armada.units import amount, span
 from armada.verdicts.again import resumes_from, resuming_words
 from armada.verdicts.guesses import WATCHED_S
@@ -163,14 +164,14 @@ def _spent_budgets(database: Database, recent: list[Run], tariffs: Mapping[str, 
         rate = tariff.run_rate(len(run.gpus), now) if tariff is not None else None
         told = runs.setting(database, run.run_id, "budget") if rate is not None else None
         budget = told if isinstance(told, int | float) and not isinstance(told, bool) else None
-        began = transitions.first_ran_at(database, run.run_id) if budget else None
-        if rate is None or not rate[0] or not budget or began is None:
+        if tariff is None or rate is None or not rate[0] or not budget:
             continue
-        reached_at = began + budget / rate[0] * 3600
-        if (run.ended_at if run.ended and run.ended_at else now) < reached_at:
+        use = read_use(database, run, now)
+        reached_at = tariff.reached_at(use.held, use.spans, budget, rate[1])
+        if reached_at is None:
             continue
         body = (
-            f"{run.run_id} on {run.host}: its budget of {money(budget, rate[1])} is spent, at {money(*rate)} per hour since it first ran"
+            f"{run.run_id} on {run.host}: its budget of {money(budget, rate[1])} is spent, at {money(*rate)} per hour while it ran"
             + ("" if run.ended else f"; it continues\narmada stop {run.run_id}")
         )
         yield Event(

@@ -14,7 +14,7 @@ from armada.errors import Conflict
 from armada.foundation.sanitize import sanitize_line
 from armada.store import operations as records
 from armada.store import runs
-from armada.store.queries.host_costs import why_over_budget
+from armada.store.queries.host_costs import why_not_counted, why_over_budget
 from armada.store.running_operations import is_alive
 from armada.units import counted
 
@@ -110,8 +110,12 @@ def refuse_over_budget(database: Database, host: Host) -> None:
 
 
 def over_budget(database: Database, host: Host) -> Conflict | None:
-    """Return why nothing may start on a host: its budget is spent. None if it is not."""
-    why = why_over_budget(database, host, time.time())
+    """Return why nothing may start on a host: its budget is spent, or nobody can tell. None if it is not."""
+    now = time.time()
+    if (unknown := why_not_counted(database, host, now)) is not None:
+        hint = f"armada doctor {host.name}, or armada hosts set {host.name} --price with the price of the whole box"
+        return Conflict(unknown, hint=hint, host=host.name)
+    why = why_over_budget(database, host, now)
     hint = f"armada hosts set {host.name} --budget MONEY, or --unset budget"
     return Conflict(why, hint=hint, host=host.name) if why is not None else None
 

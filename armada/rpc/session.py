@@ -72,6 +72,7 @@ class HostSession:
         """What to tell the user while the link is down; transfers over this session report here too."""
         self._when_connected: list[Callable[[], None]] = []
         self._remembered: dict[str, Any] | None = None
+        self._received: dict[str, float] = {}
         self.without_rsync: str | None = None
         """Why rsync cannot be used with the host; None unless that has failed."""
 
@@ -123,6 +124,7 @@ class HostSession:
             )
         if memory is not None:
             memory[key] = answer
+            self._received[key] = time.time()
         return parse_answer(asked.answer, answer, asked.method, self.host.name)
 
     def call_all(self, questions: Sequence[Call[Any]]) -> list[Any]:
@@ -152,6 +154,12 @@ class HostSession:
             yield
         finally:
             self._remembered = before
+            if before is None:
+                self._received.clear()
+
+    def received_at(self, request: Request[Any]) -> float:
+        """Return when the answer that `call` has just returned came from the host, in unix time: earlier, if remembered."""
+        return self._received.get(_identity(Call.of(request, 0.0)), time.time())
 
     @overload
     def begin(self, request: Request[M], /, *, timeout_s: float = 30.0) -> Callable[[], M]: ...

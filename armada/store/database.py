@@ -223,6 +223,11 @@ MIGRATIONS: tuple[str, ...] = (
     UPDATE runs SET told_at = observed_at
         WHERE state IN ('failed', 'cancelled') AND because LIKE '%; its supervisor wrote no end'
     """,
+    # The most GPUs that a host ever showed: what it costs per GPU does not fall when nvidia-smi does not answer.
+    """
+    ALTER TABLE hosts ADD COLUMN most_gpus INTEGER;
+    UPDATE hosts SET most_gpus = CASE WHEN json_valid(facts) THEN json_array_length(facts, '$.gpus') END
+    """,
 )
 
 

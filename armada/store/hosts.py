@@ -39,7 +39,8 @@ class HostRecord:
     `origin` is the file in which the host was configured at its last launch; it is how hosts of a project are found.
     `released_at` is set once all of armada's files there were deleted. Background work then leaves the host alone,
     since any connection would install the agent again. `first_seen_at` is when it first answered: from then on it is
-    rented. `stopping` is what became of its stop command.
+    rented. `stopping` is what became of its stop command. `most_gpus` is the largest number of GPUs that it showed: what
+    is paid, also while one is broken or nvidia-smi does not answer.
     """
 
     name: str
@@ -52,6 +53,7 @@ class HostRecord:
     forecast: DiskForecast | None = None
     first_seen_at: float | None = None
     stopping: dict[str, object] | None = None
+    most_gpus: int | None = None
 
 
 def record_facts(database: Database, name: str, facts: Mapping[str, object], *, origin: str | None = None) -> None:
@@ -66,18 +68,20 @@ def record_facts(database: Database, name: str, facts: Mapping[str, object], *, 
         if stopping.state == "gone":
             told = json.dumps(stopping.came_back(now).as_json())
             connection.execute("UPDATE hosts SET stopping = ? WHERE name = ?", (told, name))
+        gpus = facts.get("gpus")
         former = (_decode(row, "facts", name) if row is not None else None) or {}
         kept = former.get("queue")
         # The agent reports its own GPU queue with every poll, but the batch system's queue only when it was asked for.
         if _is_of_batch_system(kept) and not _is_of_batch_system(facts.get("queue")):
             facts = {**facts, "queue": kept}
         connection.execute(
-            """INSERT INTO hosts (name, facts, observed_at, origin, first_seen_at) VALUES (?, ?, ?, ?, ?)
+            """INSERT INTO hosts (name, facts, observed_at, origin, first_seen_at, most_gpus) VALUES (?, ?, ?, ?, ?, ?)
                ON CONFLICT (name) DO UPDATE SET
                facts = excluded.facts, observed_at = excluded.observed_at, unreachable_since = NULL, unreachable_why = NULL,
                origin = coalesce(excluded.origin, origin),
-               first_seen_at = coalesce(first_seen_at, excluded.first_seen_at)""",
-            (name, json.dumps(facts), now, origin, now),
+               first_seen_at = coalesce(first_seen_at, excluded.first_seen_at),
+               most_gpus = max(coalesce(most_gpus, 0), excluded.most_gpus)""",
+            (name, json.dumps(facts), now, origin, now, len(gpus) if isinstance(gpus, list) else 0),
         )
 
 

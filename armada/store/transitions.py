@@ -20,13 +20,6 @@ def of_run(database: Database, run_id: str) -> list[tuple[float, str, str | None
     return [tuple(row) for row in database.connection.execute(query, (run_id,))]
 
 
-def first_ran_at(database: Database, run_id: str) -> float | None:
-    """Return when home first saw the run in state running, in any attempt."""
-    query = "SELECT min(time) AS at FROM transitions WHERE run_id = ? AND state = 'running'"
-    found: float | None = database.connection.execute(query, (run_id,)).fetchone()["at"]
-    return found
-
-
 def stalled_since(database: Database, run_id: str) -> float | None:
     """Return since when the run is seen as stalled; None if it is not."""
     query = "SELECT time, state, reason FROM transitions WHERE run_id = ? ORDER BY rowid DESC LIMIT 1"

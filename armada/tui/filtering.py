@@ -43,7 +43,7 @@ AGAIN_S = 30.0
 
 def subject_of(row: RunRow, facts: Facts, now: float) -> Subject:
     """Return a row as filters and columns ask it."""
-    return Subject(row.run, now, row.tariff, row.trouble, facts.get(row.run.run_id, {}), row.earlier, row.kept.home)
+    return Subject(row.run, now, row.tariff, row.trouble, facts.get(row.run.run_id, {}), row.past, row.kept.home)
 
 
 class Query:

@@ -124,10 +124,9 @@ class HostReader:
             if self._long is None or (self._long.host, self._long.span_s) != history:
                 self._long = History(*history)
             long = self._long.read(self._database, now)
-        gpus = None if record is None else len((facts.gpus if facts is not None else None) or ())
         return HostView(
             name,
-            host.tariff(gpus) if host else None,
+            host.tariff(record.most_gpus if record is not None else None) if host else None,
             host is not None,
             name == "local",
             record,

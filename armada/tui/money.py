@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from armada.costs.amounts import Amounts, total
 from armada.costs.report import WEEK_S
-from armada.costs.tariff import ran, within
-from armada.store.queries.uses import ran_until
+from armada.costs.tariff import within
 from armada.tui.snapshot import Money
 
 if TYPE_CHECKING:
@@ -80,9 +79,7 @@ def reckon(
             continue
         if not run.ended:
             active.setdefault(run.host, []).append(len(run.gpus))
-        if spans := within(
-            [*row.earlier, ran(run.started_at, ran_until(run, now), run.created_at, now)], now - WEEK_S, now
-        ):
+        if spans := within(row.spans(now), now - WEEK_S, now):
             used[run.host].append((len(run.gpus), spans))
     busy: list[Amounts] = []
     idle: list[Amounts] = []

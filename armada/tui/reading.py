@@ -9,7 +9,7 @@ from armada.filters.trouble import RECENT_S, Copies, copies, trouble
 from armada.foundation.sanitize import sanitize_line
 from armada.store.queries import run_detail, run_list
 from armada.store.queries.run_list import Values
-from armada.store.queries.uses import read_use
+from armada.store.queries.uses import Past, read_past
 from armada.tui.reachability import Reachability
 from armada.tui.snapshot import Counts, Kept, RunDetail, RunRow, Snapshot
 
@@ -194,9 +194,8 @@ def _row(
     calm_at = (run.ended_at or run.created_at) + RECENT_S
     why = trouble(run, here, urgent=now < calm_at)
     tariff = tariffs.get(run.host)
-    resumed = tariff is not None and (run.attempt > 1 or run.submission > 1)
-    earlier = read_use(database, run, now).spans[:-1] if resumed else ()
-    return RunRow(run, sanitize_line(run.name, 120), sanitize_line(run.host, 80), kept, why, tariff, earlier), calm_at
+    past = read_past(database, run) if tariff is not None else Past()
+    return RunRow(run, sanitize_line(run.name, 120), sanitize_line(run.host, 80), kept, why, tariff, past), calm_at
 
 
 def read_first(database: Database, last: int, pinned: Collection[str] = ()) -> Snapshot | None:

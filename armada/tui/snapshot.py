@@ -5,10 +5,9 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from armada.costs.tariff import ran
 from armada.filters.keys import NO_WORDS
 from armada.paths import slug
-from armada.store.queries.uses import ran_until
+from armada.store.queries.uses import Past, ran_until, spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,8 +56,8 @@ class RunRow(NamedTuple):
     kept: Kept
     trouble: Trouble | None
     tariff: Tariff | None
-    earlier: tuple[Span, ...] = ()
-    """When its earlier attempts ran."""
+    past: Past = Past()
+    """Its earlier attempts."""
 
     @property
     def id(self) -> str:
@@ -82,9 +81,7 @@ class RunRow(NamedTuple):
 
     def spans(self, now: float) -> tuple[Span, ...]:
         """Return when it ran, over all of its attempts."""
-        if self.run.started_at is None:
-            return ()
-        return (*self.earlier, ran(self.run.started_at, ran_until(self.run, now), self.run.created_at, now))
+        return spans_of(self.run, self.past, now)
 
     def costs(self, now: float) -> Amounts | None:
         """Return what it cost since it began, its share of the box; None if no price is known, or it has not begun."""

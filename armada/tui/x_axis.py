@@ -57,7 +57,7 @@ class XAxis:
             return Placed(curve.steps, "step")
         run, key = row.run, (row.id, name, against)
         more = (tokens, len(tokens) if tokens is not None else 0) if against == "tokens" else ()
-        price = (row.tariff, row.earlier, run.gpus, run.ended_at) if against == "cost" else ()
+        price = (row.tariff, row.past, run.gpus, run.ended_at) if against == "cost" else ()
         stamp = (curve, len(curve), run.started_at, run.attempt, run.submission, more, price)
         known = self._known.get(key)
         if known is not None and known[0] == stamp:

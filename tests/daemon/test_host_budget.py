@@ -12,6 +12,7 @@ from armada.config.hosts import Host, load_hosts
 from armada.daemon.host_budget import EVERY_S, HostBudget
 from armada.daemon.host_status import HostStatusRegistry
 from armada.daemon.watcher import Watcher
+from armada.errors import Conflict
 from armada.monitor.observe import observe
 from armada.paths import HomePaths
 from armada.provision.admission import refuse_over_budget
@@ -20,6 +21,7 @@ from armada.rpc.session import HostSession
 from armada.store import hosts, runs
 from armada.store.database import Database
 from armada.store.queries.host_costs import why_over_budget
+from armada.store.queries.tariffs import gpu_counts
 from tests.conftest import Armada, eventually
 
 HOUR = 3600.0
@@ -86,6 +88,29 @@ def test_a_run_of_another_home_continues_and_is_named_once(
     budget.look(database, time.time() + EVERY_S + 1)
     assert [each.params["run_id"] for each in asked] == ["mine-1", "mine-1"]
     assert caplog.text.count("other homes launched theirs-1 of bob@desk") == 1
+
+
+def test_a_gpu_that_breaks_makes_no_hour_cheaper_and_gives_no_budget_back(database: Database) -> None:
+    price = [{"price": "2.5 EUR per gpu"}]
+    host = Host(name="local", local=True, price=price, budget="100 EUR")  # type: ignore[arg-type]  # as a file has it
+    rent(database, 100)
+    now = time.time()
+    facts: list[dict[str, object]] = [{"gpus": [{}] * 8}, {"gpus": [], "gpu_trouble": "it hangs"}, {"gpus": [{}] * 4}]
+    for told in facts:
+        hosts.record_facts(database, "local", told)
+        assert gpu_counts(database) == {"local": 8}
+        assert why_over_budget(database, host, now) == "local has cost 2,000 EUR, and its budget is 100.00 EUR"
+
+
+def test_nothing_begins_under_a_budget_where_nobody_can_tell_what_the_host_costs(database: Database) -> None:
+    price = [{"price": "2.5 EUR per gpu"}]
+    host = Host(name="local", local=True, price=price, budget="100 EUR")  # type: ignore[arg-type]  # as a file has it
+    refuse_over_budget(database, host)  # it was never asked
+    hosts.record_facts(database, "local", {"gpus": [], "gpu_trouble": "it hangs"})
+    with pytest.raises(Conflict, match="its budget cannot be kept"):
+        refuse_over_budget(database, host)
+    hosts.record_facts(database, "local", {"gpus": [{}]})
+    refuse_over_budget(database, host)
 
 
 def test_a_watcher_stops_them(armada: Armada, home: HomePaths, database: Database) -> None:

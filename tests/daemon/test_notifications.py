@@ -269,7 +269,9 @@ def test_every_message_begins_with_the_run_or_the_host_that_it_is_about(database
     end(database, "failed-aaaaaa", at=now)
     end(database, "well-aaaaaa", "succeeded", None, at=now)
     end(database, "guess-aaaaaa", reason="gone", at=now)
-    runs.record(database, "q-aaaaaa", Verdict("running", None, None, 1, 3), observed_at=now - 9000)
+    runs.record(
+        database, "q-aaaaaa", Verdict("running", None, None, 1, 3), observed_at=now - 9000, started_at=now - 9000
+    )
     runs.record(database, "s-aaaaaa", Verdict("running", "stalled", "no progress: 3 m", 1, 3), observed_at=now - 300)
     run_sync.failed(database, "q-aaaaaa", now=now - 3 * 3600, reason="no space left at home", next_due_at=now)
     hosts.record_facts(database, "box", {"disk": {"free_bytes": 3_000_000_000, "total_bytes": 2_000_000_000_000}})
@@ -372,16 +374,40 @@ def test_a_stalled_run_is_told_once_it_has_been_so_for_a_while(database: Databas
 
 def test_a_spent_budget_is_told_at_the_price_of_the_host(database: Database) -> None:
     now = time.time()
-    spec = {"experiment": {"budget": 20.0}}
-    runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="sft", experiment=None, spec=spec)
-    runs.record(database, "q-aaaaaa", Verdict("running", None, None, 1, 3), observed_at=now - 3600)
+    begun(database, now - 3600)
     assert find_events(database, now, sync_failing_s=1) == []
     assert find_events(database, now, sync_failing_s=1, tariffs={"box": PRICE, "other": DEAR}) == []
     (event,) = find_events(database, now + 1800, sync_failing_s=1, tariffs={"box": PRICE})
     assert event.kind == "budget_reached"
-    assert event.at == pytest.approx(now - 3600 + 20 / 14.4 * 3600)
+    assert event.at == pytest.approx(now - 3600 + 20 / 14.4 * 3600, abs=1)
     assert "armada stop q-aaaaaa" in event.body
     ended = Verdict("succeeded", None, None, 1, 4)
     runs.record(database, "q-aaaaaa", ended, observed_at=now + 60, ended_at=now + 50)
     kinds = [event.kind for event in find_events(database, now + 1800, sync_failing_s=1, tariffs={"box": PRICE})]
     assert kinds == ["run_finished"]
+
+
+def test_the_time_between_two_attempts_spends_no_budget(database: Database) -> None:
+    now = time.time()
+    begun(database, now - 60)
+    with database.transaction() as connection:
+        connection.execute("DELETE FROM transitions")
+        for hours, state in ((72, "running"), (71.5, "failed"), (1 / 60, "running")):
+            row = (now - hours * 3600, state)
+            connection.execute("INSERT INTO transitions VALUES ('q-aaaaaa', ?, ?, NULL, NULL)", row)
+        connection.execute("UPDATE runs SET submission = 2, attempt = 2, created_at = ?", (now - 73 * 3600,))
+    rate = 14.4 / 3600
+    assert find_events(database, now, sync_failing_s=1, tariffs={"box": PRICE}) == []
+    spent_at = now - 60 + 20 / rate - 1800  # half an hour was used on the first day
+    assert find_events(database, spent_at - 10, sync_failing_s=1, tariffs={"box": PRICE}) == []
+    (event,) = find_events(database, spent_at + 10, sync_failing_s=1, tariffs={"box": PRICE})
+    assert event.at == pytest.approx(spent_at, abs=1)
+
+
+def begun(database: Database, moment: float) -> None:
+    """Let a run with a budget begin."""
+    spec = {"experiment": {"budget": 20.0}}
+    runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="sft", experiment=None, spec=spec)
+    runs.record(
+        database, "q-aaaaaa", Verdict("running", None, None, 1, 3), observed_at=moment, started_at=moment, gpus="[0]"
+    )

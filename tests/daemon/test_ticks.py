@@ -28,6 +28,7 @@ from armada.paths import HomePaths
 from armada.protocol.host import Load
 from armada.store import hosts, notifications, operations, run_sync, runs, telemetry
 from armada.store.database import MIGRATIONS, Database
+from armada.store.queries.tariffs import gpu_counts
 from armada.store.running_operations import WIPING, operation
 from armada.sync.context import HostContext
 from armada.sync.runs.report import SyncOutcome
@@ -452,6 +453,9 @@ def test_a_store_of_the_first_version_is_brought_up(tmp_path: Path) -> None:
             """INSERT INTO runs (run_id, name, host, task, spec, state, created_at)
                VALUES ('x-aaaaaa', 'x', 'box', 'command', '{}', 'running', 1)"""
         )
+        rows = [("box", '{"gpus": [{}, {}, {}]}'), ("odd", "{"), ("no", None), ("new", '{"gpus": 3}')]
+        connection.executemany("INSERT INTO hosts (name, facts) VALUES (?, ?)", rows)
     with Database(path) as database:
+        assert gpu_counts(database) == {"box": 3}
         assert runs.find(database, "x-").because is None
         assert operations.recent(database) == []

@@ -401,6 +401,7 @@ def test_a_hosts_card_says_link_disk_money_environment_safety_and_health(world: 
     seats = [gpu(0, {"pid": 4711, "run_id": None}), gpu(1)]
     disk = {"free_bytes": 9e9, "total_bytes": 1e12}
     hosts.record_facts(world.database, "box", {"gpus": seats, "disk": disk, "machine": "x86_64", "environments": {}})
+    hosts.was_seen_before(world.database, "box", now - 6 * 3600)
     hosts.record_facts(world.database, "calm", {"gpus": []})
     hosts.record_forecast(world.database, "box", hosts.DiskForecast(now, 9 * 10**9, 1e6, None, now + 3 * 3600 - 60))
     telemetry.record(world.database, "box", [telemetry.Point(0, now, 99.0, 1 << 30, 123.0, 91.0)])

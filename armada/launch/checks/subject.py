@@ -89,6 +89,7 @@ class Subject:
         missing_modules: Modules that the script imports and the environment lacks.
         scheduler: The answer of the host's batch system about the job file.
         trained: Facts of a training by the bundled trainer; None for all other tasks.
+        clock_off_s: By how many seconds the host's clock is ahead of home's.
         threads: With which each process computes on the host's cores; None if the job decides.
     """
 
@@ -110,3 +111,4 @@ class Subject:
     scheduler: SchedulerAnswer = field(default_factory=SchedulerAnswer)
     trained: Trained | None = None
     threads: int | None = None
+    clock_off_s: float = 0.0

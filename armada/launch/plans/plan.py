@@ -174,6 +174,8 @@ def _place(task: Task[Any], run_id: str | None) -> Place:
     session, resources = task.order.session, task.settings.resources
     _ = task.named_profile  # a wrong one is said before the host is asked
     facts = session.call(AskFacts())
+    # What follows takes minutes: a model of 140 GB is hashed, a scheduler is asked.
+    clock_off_s = facts.time - session.received_at(AskFacts())
     profile = task.profile(facts)
     gpus = count_gpus(resources, session.host, profile, facts, takes_gpus=task.takes_gpus)
     processes = gpus or resources.processes or 1
@@ -190,6 +192,7 @@ def _place(task: Task[Any], run_id: str | None) -> Place:
         if session.host.batch is not None
         else _cores(task.order, facts, run_id, gpus),
         variables=task.variables(profile, run_id),
+        clock_off_s=clock_off_s,
     )
 
 
@@ -257,6 +260,7 @@ def _subject(
         host=place.host,
         profile=place.profile,
         facts=place.facts,
+        clock_off_s=place.clock_off_s,
         gpus=gpus,
         processes=processes,
         precision=parts.precision,

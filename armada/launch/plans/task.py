@@ -81,6 +81,7 @@ class Place:
 
     Attributes:
         facts: What the host said of itself.
+        clock_off_s: By how many seconds its clock was ahead of home's when it said that.
         cores: That the job may use without GPUs: its share of the host's; in a cluster what is asked for.
         variables: That every job of this experiment gets.
     """
@@ -94,6 +95,7 @@ class Place:
     processes: int
     cores: int
     variables: dict[str, str]
+    clock_off_s: float = 0.0
 
     @property
     def host(self) -> Host:

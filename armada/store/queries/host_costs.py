@@ -43,3 +43,13 @@ def why_over_budget(database: Database, host: Host, now: float) -> str | None:
     if amount < limit:
         return None
     return f"{host.name} has cost {money(amount, currency)}, and its budget is {money(limit, currency)}"
+
+
+def why_not_counted(database: Database, host: Host, now: float) -> str | None:
+    """Say that nobody can tell what a host with a budget costs; None if that is known, or it was never seen."""
+    record = host_records.find(database, host.name)
+    tariff = host.tariff(record.most_gpus) if record is not None and record.first_seen_at is not None else None
+    price = tariff.price_at(now) if tariff is not None and tariff.is_box else None
+    if host.budget is None or tariff is None or price is None or tariff.box_per_hour(price) is not None:
+        return None
+    return f"what {host.name} costs is not known, so its budget cannot be kept: its price is per GPU, and it showed none yet"

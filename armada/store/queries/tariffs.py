@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 
 
 def gpu_counts(database: Database) -> dict[str, int]:
-    """Return how many GPUs each host has, as it last said; hosts that never said so are left out."""
-    query = """SELECT name, json_array_length(facts, '$.gpus') AS gpus FROM hosts
-               WHERE facts IS NOT NULL AND json_valid(facts) AND json_type(facts, '$.gpus') = 'array'"""
-    return {row["name"]: row["gpus"] for row in database.connection.execute(query) if row["gpus"]}
+    """Return the largest number of GPUs that each host was seen to have; hosts that never showed one are left out.
+
+    A GPU that is broken, or an nvidia-smi that does not answer, makes a rented box no cheaper.
+    """
+    rows = database.connection.execute("SELECT name, most_gpus FROM hosts WHERE most_gpus > 0")
+    return {row["name"]: row["most_gpus"] for row in rows}
 
 
 def switched_off(database: Database) -> frozenset[str]:

@@ -106,6 +106,22 @@ def test_a_batch_system_that_is_silent_is_a_failure_and_a_local_root_on_a_cluste
     assert {finding.outcome for finding in shared} == {"ok"}
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "remedy"),
+    [
+        ("slurm", "srun ls -d /home/me/.armada  # on the host"),
+        (
+            "htcondor",
+            "condor_submit -interactive  # on the host; then, on the worker that you get: ls -d /home/me/.armada",
+        ),
+    ],
+)
+def test_whether_workers_see_the_root_is_asked_with_the_clusters_own_command(scheduler: str, remedy: str) -> None:
+    cluster = Host.model_validate({"name": "hpc", "ssh": "me@hpc", "scheduler": scheduler})
+    (root,) = (finding for finding in found(host=cluster, queue=ClusterQueue()) if finding.subject == "root")
+    assert root.remedy == remedy
+
+
 def test_what_a_host_says_is_inert_in_messages_and_in_commands_to_paste() -> None:
     evil = "/x'; rm -rf ~; '\x1b]52;c;!\x07"
     said = found({"root.path": evil, "root.free_bytes": 10**6, "shell": evil, "variables": {"LD_LIBRARY_PATH": evil}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 from armada.config.hosts import Host
 from armada.paths import HomePaths
+from armada.protocol.facts import AskFacts
+from armada.rpc import session as session_module
 from armada.rpc.client import Call
 from armada.rpc.session import HostSession
 
@@ -57,3 +60,13 @@ def test_of_several_questions_only_the_new_ones_are_asked_in_their_order(session
         answers = session.call_all([calls[0], calls[1], calls[2], calls[0]])
     assert answers == [{"number": 2}, *early, {"number": 3}, {"number": 2}]
     assert len(agent.asked) == 3
+
+
+def test_a_remembered_answer_is_as_old_as_when_it_came(session: HostSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(1000, 9000, 1000))
+    monkeypatch.setattr(time, "time", lambda: float(next(clock)))
+    monkeypatch.setattr(session_module, "parse_answer", lambda *_: None)
+    with session.remembering():
+        session.call(AskFacts())
+        assert [session.received_at(AskFacts()) for _ in range(2)] == [1000.0, 1000.0]
+    assert session.received_at(AskFacts()) >= 4000.0

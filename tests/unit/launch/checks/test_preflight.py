@@ -42,6 +42,20 @@ def test_a_command_that_wants_wandb_online_where_there_is_no_internet_is_refused
     assert checks(command, host)["ARM013"].outcome == outcome
 
 
+@pytest.mark.parametrize(
+    ("off_s", "said"),
+    [
+        (0.0, "clocks agree"),
+        (300.0, "the host's clock is 5 m 00 s ahead"),
+        (-300.0, "the host's clock is 5 m 00 s behind"),
+    ],
+)
+def test_a_hosts_clock_is_judged_by_when_it_answered_however_long_the_plan_took(off_s: float, said: str) -> None:
+    command = Command.model_construct(name="c", task="command", command=("true",))
+    earlier = facts(disk=DISK, tools={**TOOLS, "rsync": None}, time=1_000_000.0)
+    assert checks(command, DESK, facts=earlier, clock_off_s=off_s)["ARM007"].message.startswith(said)
+
+
 def of_hub(experiment: Sft, answer: HubAnswer | None = None) -> Answer | None:
     environment = Environment("cpu-0", "3.12", "", None, ready=True)
     section = TrainingSection.model_construct(tracking=TRACKING)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from armada.config.experiments import load_experiment
 from armada.config.schema import schema_of
 from armada.config.tasks.registry import TASKS, TaskKind
 from armada.errors import ConfigError
+from armada.launch.plans.task import Parts, Place
+from tests.unit.launch.plans.echo_task import EchoTask
 
 HERE = "tests.unit.launch.plans.echo_task"
 TEXT = "name: e\ntask: echo\nsentence: hello\n"
@@ -34,6 +37,23 @@ def test_a_task_of_ones_own_is_planned_by_launch(echo: Path, capsys: pytest.Capt
     assert spec["watch"] == {"checkpoints": None, "resume": []}  # one that was lost may have succeeded
     assert spec["job"]["env"]["SAID_BY"] == spec["run_id"]
     assert spec["experiment"]["sentence"] == "hello"
+
+
+def test_the_time_that_a_plan_takes_is_no_error_of_the_hosts_clock(
+    echo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    took: list[float] = []
+    now, parts = time.time, EchoTask.parts
+
+    def slow(self: EchoTask, place: Place) -> Parts:
+        took.append(1000.0)
+        return parts(self, place)
+
+    monkeypatch.setattr(EchoTask, "parts", slow)
+    monkeypatch.setattr(time, "time", lambda: now() + sum(took))
+    assert run(["launch", str(echo), "--host", "local", "--dry-run"]) == 0
+    assert took
+    assert "clocks agree" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
