@@ -53,6 +53,37 @@ def test_it_is_taken_once_after_it_was_quiet_for_long_enough(job: Job) -> None:
     assert findings(job) == []
 
 
+MARK = "out/step-2/checkpoint-is-incomplete.txt"
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_one_that_says_that_it_is_incomplete_is_never_taken(job: Job, trusted: bool) -> None:
+    job.write("out/step-1/w")
+    job.write(MARK)
+    job.write("out/step-2/w", "half")
+    assert [job.look(1), job.look(5), job.look(100)] == [[], [{"w": "w"}], [{"w": "w"}]]
+    assert find_resumable(job.paths) == (str(job.work / "out/step-1"), 1)
+    job.watch.note_end()
+    job.watch.finish(trusted)
+    assert findings(job) == ["out/step-2 is not whole, as its checkpoint-is-incomplete.txt says: it is not taken"]
+    begin_again(job)
+    assert find_resumable(job.paths) == (str(job.work / "out/step-1"), 1)
+    assert job.look(100) == [{"w": "w"}]
+
+
+def test_it_is_taken_once_the_mark_is_gone_and_withdrawn_when_it_is_written_again(job: Job) -> None:
+    job.write(MARK)
+    job.write("out/step-2/w")
+    assert [job.look(1), job.look(100)] == [[], []]
+    (job.work / MARK).unlink()
+    assert [job.look(1), job.look(5)] == [[], [{"w": "w"}]]
+    job.write(MARK)
+    job.write("out/step-2/w", "written over, in place")
+    assert [job.look(1), job.look(100)] == [[], []], "the link in the outbox had the same bytes"
+    (job.work / MARK).unlink()
+    assert [job.look(1), job.look(5)] == [[], [{"w": "written over, in place"}]]
+
+
 def test_each_change_makes_it_wait_anew_however_long_that_goes_on(job: Job) -> None:
     for number in range(1, 30):
         job.write("out/step-1/w", "w" * number)

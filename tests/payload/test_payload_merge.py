@@ -174,3 +174,43 @@ def test_armada_merge_brings_the_merged_model_home(armada: Armada, payload_pytho
     assert refused.returncode == 3
     assert "trained every weight" in refused.stderr
     armada.run("stop", run_id, "--grace", "0")
+
+
+# As Gemma 3 of 4B and more: what concerns the text is in a part of the configuration.
+MAKE_SEEING = """
+import sys, torch
+from peft import LoraConfig, get_peft_model
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer
+tokenizer, base, adapter = AutoTokenizer.from_pretrained(sys.argv[1]), *sys.argv[2:]
+torch.manual_seed(0)
+text = dict(
+    vocab_size=320, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+    num_key_value_heads=1, head_dim=16, max_position_embeddings=512, initializer_range=0.1,
+    eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, bos_token_id=1,
+)
+vision = dict(
+    hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14
+)
+config = CONFIG_MAPPING["gemma3"](
+    text_config=text, vision_config=vision, mm_tokens_per_image=4, image_token_index=319, boi_token_index=318, eoi_token_index=317
+)
+model = AutoModelForCausalLM.from_config(config)
+model.save_pretrained(base)
+lora = LoraConfig(r=4, target_modules=["q_proj", "down_proj"], init_lora_weights=False, task_type="CAUSAL_LM")
+get_peft_model(model, lora).save_pretrained(adapter)
+tokenizer.save_pretrained(base)
+tokenizer.save_pretrained(adapter)
+"""
+
+
+@pytest.mark.parametrize("has_rows", [True, False])
+def test_an_adapter_of_a_model_that_sees_is_merged(undisturbed: PayloadRun, tmp_path: Path, has_rows: bool) -> None:
+    base, adapter = tmp_path / "base", tmp_path / "adapter"
+    made = undisturbed.finish_python("-c", MAKE_SEEING, str(undisturbed.path / "model"), str(base), str(adapter))
+    assert made.code == 0, made.output
+    changes: dict[str, Any] = {} if has_rows else {"rows": []}
+    merged = merge(undisturbed, 12, tmp_path / "merged", base=str(base), adapter=str(adapter), **changes)
+    code, said = finish(merged)
+    assert code == 0, said
+    assert merged.summary["loss_merged"] == pytest.approx(merged.summary["loss_unmerged"], abs=1e-4)
+    assert merged.summary["compared_tokens"] > 100

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,23 @@ def test_a_package_that_the_environment_lacks_is_named(chat_files: tuple[Path, P
     run = make_run(make_training(*chat_files, attention="flash_attention_2"))
     assert "flash_attn (or kernels)" in finish_without_torch(run)
     assert run.failure["reason"] == "env_error"
+
+
+@pytest.mark.parametrize("own_code", [True, False])
+def test_an_architecture_that_transformers_does_not_know_is_refused_before_rows_are_tokenised(
+    undisturbed: PayloadRun, chat_files: tuple[Path, Path], make_run: Any, tmp_path: Path, own_code: bool
+) -> None:
+    shutil.copytree(undisturbed.path / "model", tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text()) | {"model_type": "nobodys"}
+    if own_code:
+        config["auto_map"] = {"AutoConfig": "nobodys.Config", "AutoModelForCausalLM": "nobodys.Model"}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    run = make_run(make_training(*chat_files, model={"path": str(tmp_path / "model")}))
+    ended = run.finish()
+    assert ended.code == 2, ended.output
+    assert run.failure["reason"] == "bad_spec"
+    assert run.failure["message"].startswith(f"the model {tmp_path}/model needs code that transformers ")
+    assert "rows of" not in ended.output
 
 
 def test_data_that_is_all_too_long_is_a_data_error(chat_files: tuple[Path, Path], make_run: Any) -> None:

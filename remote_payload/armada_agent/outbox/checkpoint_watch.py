@@ -28,7 +28,7 @@ from armada_agent.outbox.inventory import (
 )
 from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST
 from armada_agent.outbox.overwriting import find_changed, was_cut, was_only_touched
-from armada_agent.outbox.quiet import Sightings
+from armada_agent.outbox.quiet import Sightings, why_left
 from armada_agent.outbox.settling import settling, silent_since
 from armada_agent.outbox.watch_record import place_behind, read_record
 from armada_agent.paths import ANNOUNCED, RunPaths, list_folder, newest
@@ -178,6 +178,7 @@ class CheckpointWatch:
             (path, survey)
             for path, survey in found
             if self._is_new(path, survey)
+            and not survey.is_marked
             and self._record["came"].get(path) != survey.signature
             and survey.last_own_change() + self._quiet_s <= silent_at
         ]
@@ -203,7 +204,7 @@ class CheckpointWatch:
         for path, survey in found:
             is_whole = now - seen[path].since >= self._quiet_s
             is_late = now - seen[path].own_since >= _PATIENCE * self._quiet_s
-            if not self._is_new(path, survey) or not (is_whole or is_late):
+            if survey.is_marked or not self._is_new(path, survey) or not (is_whole or is_late):
                 continue
             try:
                 self._take(path, survey, survey.inventory if is_whole else survey.settled(self._quiet_since()))
@@ -234,11 +235,11 @@ class CheckpointWatch:
             if not self._is_new(path, survey):
                 continue
             by_date = survey.last_own_change() <= quiet_since
-            if is_trusted or self._sightings.was_quiet(path, ended, self._quiet_s, by_date):
+            is_quiet = is_trusted or self._sightings.was_quiet(path, ended, self._quiet_s, by_date)
+            if is_quiet and not survey.is_marked:
                 self._take_last(path, survey, None if is_trusted else quiet_since)
             else:
-                message = "%s was still being written to less than %g s before the job ended: it is not taken"
-                self._journal.record("finding", message=message % (path, self._quiet_s))
+                self._journal.record("finding", message=why_left(path, survey, self._quiet_s))
                 self._record["left"][path] = signature
         self._save()
 
@@ -466,9 +467,7 @@ class CheckpointWatch:
         except OSError as error:
             self._journal.record("finding", message="%s may be incomplete, and cannot be copied: %s" % (path, error))
             return
-        message = (
-            "%s may be incomplete: it changed shortly before the earlier attempt ended. It is not used, but kept in %s"
-        )
+        message = "%s may be incomplete: it says so, or changed shortly before the earlier attempt ended. It is kept in %s, but not used"
         self._journal.record("finding", message=message % (path, os.path.relpath(aside, self._paths.folder)))
 
     def _drop_superseded(self) -> None:

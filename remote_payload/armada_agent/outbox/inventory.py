@@ -13,6 +13,9 @@ from typing import Any, Dict, List, Optional, Tuple
 from armada_agent.foundation import files
 from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST
 
+INCOMPLETE = "checkpoint-is-incomplete.txt"
+"""With this file transformers marks a checkpoint while it saves it."""
+
 # Path below the checkpoint → (inode, size in bytes, time of the last change in ns).
 Inventory = Dict[str, Tuple[int, int, int]]
 
@@ -56,6 +59,11 @@ class Survey:
             for name, facts in self.inventory.items()
         )  # type: List[Tuple[str, List[Any]]]
         return hashlib.sha256(files.encode(listed)).hexdigest()
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the job says that it has not written all of it."""
+        return INCOMPLETE in self.inventory
 
     @property
     def is_whole(self) -> bool:

@@ -6,7 +6,7 @@ when it is set: it would make a file that was written just now look an hour old.
 
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from armada_agent.outbox.inventory import Inventory, Survey
+from armada_agent.outbox.inventory import INCOMPLETE, Inventory, Survey
 
 
 class Sighting(NamedTuple):
@@ -64,3 +64,10 @@ class Sightings:
         if ended - known.own_since >= quiet_s:
             return True
         return by_date and (known.own_after is None or ended - known.own_after >= quiet_s)
+
+
+def why_left(path: str, survey: Survey, quiet_s: float) -> str:
+    """Say why a checkpoint is not taken whose job has ended."""
+    if survey.is_marked:
+        return "%s is not whole, as its %s says: it is not taken" % (path, INCOMPLETE)
+    return "%s was still being written to less than %g s before the job ended: it is not taken" % (path, quiet_s)

@@ -8,7 +8,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from transformers import AutoTokenizer
+import transformers
+from transformers import AutoConfig, AutoTokenizer
 from trl.chat_template_utils import get_training_chat_template, has_generation_markers
 from trl.data_utils import _tokenize, common_prefix_length
 
@@ -17,6 +18,9 @@ from armada_train.data.rows import without_end
 from armada_train.data.shapes import CHATS, Row
 from armada_train.data.turns import describe_lack_of_tools, has_tools
 from armada_train.failure import PayloadFailure
+
+_UNKNOWN = ("trust_remote_code", "does not recognize this architecture")
+"""In what transformers says of a model whose architecture it does not know, with and without code beside the weights."""
 
 
 def load_tokenizer(path: str) -> Any:
@@ -29,12 +33,24 @@ def load_tokenizer(path: str) -> Any:
         return AutoTokenizer.from_pretrained(path)
 
 
-@contextlib.contextmanager
-def named_when_missing(path: str) -> Iterator[None]:
-    """Convert the error for a missing model, or one that cannot be fetched; transformers raises an OSError without errno.
+def check_architecture(path: str) -> None:
+    """Check whether transformers knows a model's architecture, before its rows are tokenised.
 
     Raises:
-        PayloadFailure: `env_error`.
+        PayloadFailure: `bad_spec`: it does not; `env_error`: the model does not exist, or cannot be fetched.
+    """
+    with named_when_missing(path):
+        AutoConfig.from_pretrained(path, trust_remote_code=False)
+
+
+@contextlib.contextmanager
+def named_when_missing(path: str) -> Iterator[None]:
+    """Convert the error for a model that is missing, that cannot be fetched, or that transformers does not know.
+
+    For the former two transformers raises an OSError without errno, for the latter a ValueError.
+
+    Raises:
+        PayloadFailure: `env_error`, or `bad_spec`.
     """
     try:
         yield
@@ -43,6 +59,14 @@ def named_when_missing(path: str) -> Iterator[None]:
             raise
         first = str(error).strip().partition("\n")[0]
         raise PayloadFailure("env_error", f"the model {path} cannot be loaded: {first}") from error
+    except ValueError as error:
+        if not any(words in str(error) for words in _UNKNOWN):
+            raise
+        raise PayloadFailure(
+            "bad_spec",
+            f"the model {path} needs code that transformers {transformers.__version__} does not have, and armada's trainer runs "
+            "no code of a model's own: use another model, or a script of yours (`task: script`)",
+        ) from error
 
 
 def choose_template(tokenizer: Any, kind: str) -> str | None:

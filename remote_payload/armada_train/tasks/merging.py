@@ -39,7 +39,7 @@ def merge(wanted: Merge, run: RunFolder, heartbeat: Heartbeat, kind: str, rows: 
     if not final.exists():
         tokenizer = AutoTokenizer.from_pretrained(wanted.adapter)
         model = _load(wanted)
-        batches = _make_batches(tokenizer, kind, rows, model.config.vocab_size)
+        batches = _make_batches(tokenizer, kind, rows, model.config.get_text_config().vocab_size)
         heartbeat.beat("evaluating")
         before = _loss(model, batches, heartbeat)
         heartbeat.beat("merging")

@@ -10,7 +10,7 @@ from armada_train.data.hooks import Stream
 from armada_train.data.preparation import Splits, prepare
 from armada_train.data.rows import Files
 from armada_train.data.stream import StreamDataset
-from armada_train.data.tokens import choose_template, load_tokenizer
+from armada_train.data.tokens import check_architecture, choose_template, load_tokenizer
 from armada_train.model.loading import make_tiny_model, model_path
 from armada_train.model.teacher import prepare_teacher
 from armada_train.reporting.heartbeat import Heartbeat
@@ -63,6 +63,7 @@ def prepare_model_and_data(
     """
     if isinstance(training.model, TinyModel):
         make_tiny_model(training.model, training, run, train_rows)
+    check_architecture(model_path(training, run))
     tokenizer = load_tokenizer(model_path(training, run))
     prepare_teacher(training, run, tokenizer)
     template = choose_template(tokenizer, train_rows.kind)

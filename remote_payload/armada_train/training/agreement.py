@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed
 
 _left: list[Any] = []
+
+_LONGEST_WORK = timedelta(days=1)
+"""How long the others wait for what one rank does alone: a user's function may take 20 minutes for each set of rows, and
+for each answer when it failed. torch's own limit is 30 minutes. If that rank dies, the others notice at once."""
 
 
 def leave(accelerator: Any) -> None:
@@ -32,7 +37,10 @@ class Agreement:
     """
 
     def __init__(self, world_size: int) -> None:
-        self._group = torch.distributed.new_group(backend="gloo") if world_size > 1 else None
+        self._group = self._patient_group = None
+        if world_size > 1:
+            self._group = torch.distributed.new_group(backend="gloo")
+            self._patient_group = torch.distributed.new_group(backend="gloo", timeout=_LONGEST_WORK)
 
     def highest(self, *answers: int) -> list[int]:
         """Collect the answers; every rank must call this equally often."""
@@ -43,9 +51,9 @@ class Agreement:
         return [int(number) for number in numbers]
 
     def gather(self, value: Any) -> list[Any]:
-        """Collect a value of each rank; every rank must call this equally often."""
-        if self._group is None:
+        """Collect a value of each rank; every rank must call this equally often. One may come hours after the others."""
+        if self._patient_group is None:
             return [value]
         found: list[Any] = [None] * torch.distributed.get_world_size()
-        torch.distributed.all_gather_object(found, value, group=self._group)
+        torch.distributed.all_gather_object(found, value, group=self._patient_group)
         return found

@@ -10,6 +10,7 @@ from trl import KTOConfig, KTOTrainer
 from trl.trainer.kto_trainer import DataCollatorForUnpairedPreference
 
 from armada_train.specification.values import Training
+from armada_train.training.attempt import TrainingData
 from armada_train.training.objectives.row_weighted import RowWeightedTrainer, load_reference
 
 
@@ -17,8 +18,10 @@ class KtoTrainer(RowWeightedTrainer, KTOTrainer):  # type: ignore[misc]  # trl i
     """The loss `kto` compares with a KL term: each prompt with the answer of another row.
 
     In training that row is the one before in the batch, as TRL does it; so rows are drawn in any order, where TRL, which
-    chooses it in advance, needs the order of the file. In evaluation it is the one before in the order of all rows by
-    their tokens, and the term is the mean over all of them: so the result depends on no batch.
+    chooses it in advance, needs the order of the file. A row that is alone in the last batch of an epoch gets the answer
+    of the first row of all: TRL compares it with its own, which makes the term the row's reward. In evaluation it is the
+    one before in the order of all rows by their tokens, and the term is the mean over all of them: so the result depends
+    on no batch.
     """
 
     config: ClassVar[Any] = KTOConfig
@@ -42,7 +45,8 @@ class KtoTrainer(RowWeightedTrainer, KTOTrainer):  # type: ignore[misc]  # trl i
     def __init__(self, **given: Any) -> None:
         self._given_kl: list[torch.Tensor] = []
         self._before: dict[int, int] = {}
-        super().__init__(data_collator=_Mismatched(given["processing_class"]), **given)
+        first = first_answers(given["data"])
+        super().__init__(data_collator=Mismatched(given["processing_class"], first), **given)
         self.args.train_sampling_strategy = "random"
 
     @classmethod
@@ -105,20 +109,37 @@ class KtoTrainer(RowWeightedTrainer, KTOTrainer):  # type: ignore[misc]  # trl i
         return {**rows[index], "KL_completion_ids": rows[self._before[index]]["completion_ids"]}
 
 
-class _Mismatched:
-    """Gives each row the answer of the one before it in the batch, unless it has one, and pads as TRL does."""
+def first_answers(data: TrainingData) -> list[Any]:
+    """Return the answers of the first two rows that are trained on; fewer if there are no more."""
+    rows = data.splits.train.dataset if data.splits.train else data.stream
+    return [] if rows is None else [rows[at]["completion_ids"] for at in range(min(2, len(rows)))]
 
-    def __init__(self, tokenizer: Any) -> None:
+
+class Mismatched:
+    """Gives each row the answer of the one before it in the batch, unless it has one, and pads as TRL does.
+
+    Args:
+        tokenizer: That of the model.
+        others: Answers of which a row gets the first that is not its own, if it is alone in a batch.
+    """
+
+    def __init__(self, tokenizer: Any, others: Sequence[Any]) -> None:
         self._tokenizer = tokenizer
+        self._others = others
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Any:
         tokenizer = self._tokenizer
         padding = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+        answers = [row["completion_ids"] for row in rows]
+        before = [answers[at - 1] for at in range(len(rows))] if len(rows) > 1 else [self._other(*answers)]
         made = [
-            {"KL_completion_ids": rows[at - 1]["completion_ids"], **row, "label": bool(row["label"][0])}
-            for at, row in enumerate(rows)
+            {"KL_completion_ids": other, **row, "label": bool(row["label"][0])}
+            for row, other in zip(rows, before, strict=True)
         ]
         return DataCollatorForUnpairedPreference(pad_token_id=padding)(made)
+
+    def _other(self, own: Any) -> Any:
+        return next((other for other in self._others if other != own), own)
 
 
 TRAINER = KtoTrainer
