@@ -11,7 +11,7 @@ import torch
 from torch.distributed.elastic.multiprocessing.errors import record
 from trl.chat_template_utils import is_chat_template_stop_token_trained
 
-from armada_train.checkpoints import complete, trainer_state
+from armada_train.checkpoints import complete, trainer_state, whole
 from armada_train.checkpoints.manifest import Settings, describe_settings
 from armada_train.checkpoints.resume import Resume, find_resume
 from armada_train.data.epochs import doubt_about_epochs
@@ -19,7 +19,7 @@ from armada_train.data.hooks import Stream
 from armada_train.data.preparation import Splits
 from armada_train.data.rows import Files
 from armada_train.data.stream import StreamDataset
-from armada_train.failure import PayloadFailure
+from armada_train.failure import GENERIC, PayloadFailure
 from armada_train.model.attention import ATTEMPTS, Attention, choose_attention
 from armada_train.model.fit import check_fit
 from armada_train.model.loading import base_model_folder, load_model, model_path
@@ -128,10 +128,11 @@ def _train(
     findings += _doubts_about_ends(train_rows.kind, tokenizer, template)
     for finding in findings:
         _say(run, f"finding: {finding}")
-    _run_trainer(trainer, training.schedule.stop_early, run, resume.checkpoint)
+    findings += _run_trainer(trainer, training.schedule.stop_early, run, resume)
     if preemption.agreed:
         leave(trainer.accelerator)
         raise preemption.failure(trainer.state.global_step)
+    _require_all_steps(trainer, training)
     summary = _summarize(trainer, metrics, history, attention)
     summary |= {"trainable_parameters": trainable, "findings": [*resume.findings, *findings, *trainer.eval_findings]}
     if trainer.stopped_early is not None:
@@ -284,23 +285,49 @@ def _find_resume(training: Training, run: RunFolder, settings: Settings) -> Resu
     return resume
 
 
-def _run_trainer(trainer: Trainer, rule: EarlyStop | None, run: RunFolder, checkpoint: Path | None) -> None:
+def _run_trainer(trainer: Trainer, rule: EarlyStop | None, run: RunFolder, resume: Resume) -> list[str]:
+    """Train what is left to train, and evaluate; return findings."""
+    checkpoint = resume.checkpoint
     if checkpoint is None:
         _train_and_wait(trainer)
-        return
+        return []
     state = read_object(checkpoint / trainer_state.NAME)
-    is_final = state["global_step"] >= state["max_steps"]
+    step, before = state["global_step"], state["max_steps"]
+    steps = trainer.count_steps() if resume.changed else before  # fewer rows, for example, are fewer steps
+    is_final = step >= steps
     if rule is not None and not is_final:
         trainer.stopped_early = rule.verdict(state["log_history"])
         is_final = trainer.stopped_early is not None
+    findings = []
+    if run.is_main and is_final and step < before and trainer.stopped_early is None:
+        whole.unmark(checkpoint)  # it was announced as one of several, and is the last one now
     if run.is_main:
         trainer.announce(checkpoint, is_final=is_final)  # the last attempt may have died between saving and announcing
     if not is_final:
         _train_and_wait(trainer, resume_from_checkpoint=str(checkpoint))
-        return
+        return []
+    if step < before and trainer.stopped_early is None:
+        findings = [
+            f"with what changed, the training has {steps:,} steps: {checkpoint.name} is its last, and nothing is trained any more"
+        ]
+        _say(run, f"finding: {findings[0]}")
     trainer.restore(checkpoint)  # the Trainer would do one more step
     if trainer.eval_dataset is not None:
         trainer.evaluate()
+    return findings
+
+
+def _require_all_steps(trainer: Trainer, training: Training) -> None:
+    """Refuse to call a training done that ended before its last step, for whatever reason: the Trainer then returns as usual.
+
+    Raises:
+        PayloadFailure: `exception`.
+    """
+    step, steps = trainer.state.global_step, trainer.state.max_steps
+    if step < steps and trainer.stopped_early is None and training.measurement is None:
+        raise PayloadFailure(
+            GENERIC, f"the training ended after step {step:,} of {steps:,}: there were no more rows to train on"
+        )
 
 
 def _train_and_wait(trainer: Trainer, **given: Any) -> None:

@@ -238,6 +238,11 @@ class Trainer(Evaluating):
         """Return zero counts of tokens and samples, for this rank since the last log entry."""
         return torch.zeros(2, dtype=torch.int64, device=self.accelerator.device)
 
+    def count_steps(self) -> int:
+        """Return how many steps the training has, by its data and settings as they are now."""
+        *_, steps = self.set_initial_training_values(self.args, self.get_train_dataloader())
+        return int(steps)
+
     # --- checkpoints -----------------------------------------------------------------------------------------------
 
     def restore(self, checkpoint: Path) -> None:
