@@ -58,15 +58,6 @@ def test_a_stopped_run_is_cancelled_and_stopping_twice_is_fine(host: Host) -> No
     assert host.state("stop-1") == state
 
 
-def test_a_training_that_is_done_when_it_is_stopped_has_succeeded(this_host: Host) -> None:
-    script = "trap 'echo saving; exit 0' TERM; echo up; while :; do sleep 0.05; done"
-    this_host.launch("stop-9", "sh", "-c", script, training={"task": "sft"})
-    eventually(lambda: "up" in this_host.output("stop-9"))
-    this_host.call("run.stop", run_id="stop-9", grace_s=20)
-    state = this_host.await_end("stop-9")
-    assert (state["state"], state["reason"], state["exit_code"]) == ("succeeded", None, 0)
-
-
 def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(some_host: Host) -> None:
     some_host.launch("stop-2", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done")
     eventually(lambda: "up" in some_host.output("stop-2"))

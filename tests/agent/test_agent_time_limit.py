@@ -225,6 +225,15 @@ def test_a_training_that_is_done_when_its_time_is_up_has_succeeded(
     assert there.exit_of("d-4", 1)["exit_code"] == 0
 
 
+def test_a_training_that_is_done_when_it_is_stopped_has_succeeded(this_host: Host) -> None:
+    script = "trap 'echo saving; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+    this_host.launch("stop-9", "sh", "-c", script, training={"task": "sft"})
+    eventually(lambda: "up" in this_host.output("stop-9"))
+    this_host.call("run.stop", run_id="stop-9", grace_s=20)
+    state = this_host.await_end("stop-9")
+    assert (state["state"], state["reason"], state["exit_code"]) == ("succeeded", None, 0)
+
+
 def test_a_run_that_ends_in_time_is_not_touched(this_host: Host) -> None:
     this_host.launch("d-3", "true", time_limit_s=3600.0)
     assert this_host.await_end("d-3")["state"] == "succeeded"
