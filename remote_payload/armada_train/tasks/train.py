@@ -12,6 +12,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from trl.chat_template_utils import is_chat_template_stop_token_trained
 
 from armada_train.checkpoints import complete, trainer_state, whole
+from armada_train.checkpoints.evaluated import Evaluated, look_at_evaluation
 from armada_train.checkpoints.manifest import Settings, describe_settings
 from armada_train.checkpoints.resume import Resume, find_resume
 from armada_train.data.epochs import doubt_about_epochs
@@ -102,6 +103,9 @@ def _train(
         leave_out_casts()
         add_within_products()
     arguments.eval_on_start = eval_files is not None and resume.checkpoint is None
+    evaluated, changes = look_at_evaluation(
+        training, resume.checkpoint, complete.step_of(resume.checkpoint) if resume.checkpoint else 0
+    )
     history, metrics = _open_metrics(run, resume.checkpoint)
     attention = _choose_attention(training, run)
     load = partial(_load_model, training, run, attention)
@@ -110,7 +114,7 @@ def _train(
     stream = _make_stream(training, train_rows, tokenizer, template, arguments.max_steps)
     trainer = trainer_class(
         training=training,
-        attempt=Attempt(run, heartbeat, preemption, metrics, settings, resume.changed, history.train_tokens),
+        attempt=Attempt(run, heartbeat, preemption, metrics, settings, resume.changed, history.train_tokens, evaluated),
         data=TrainingData(
             splits, stream, _make_samples(training, run, eval_files), _make_scoring(training, run, eval_files)
         ),
@@ -122,13 +126,13 @@ def _train(
         **trainer_class.companions(training, load, model_path(training, run)),
     )
     trainable = _begin(trainer, training, run, resume.checkpoint)
-    findings = [*ignored_keys(train_rows, eval_files), *trainer.findings, *doubts]
+    findings = [*changes, *ignored_keys(train_rows, eval_files), *trainer.findings, *doubts]
     findings += _doubts_about_data(training, splits, len(trainer.train_dataset), train_rows)
     findings += check_packing(training, trainer)
     findings += _doubts_about_ends(train_rows.kind, tokenizer, template)
     for finding in findings:
         _say(run, f"finding: {finding}")
-    findings += _run_trainer(trainer, training.schedule.stop_early, run, resume)
+    findings += _run_trainer(trainer, training.schedule.stop_early, run, resume, evaluated)
     if preemption.agreed:
         leave(trainer.accelerator)
         raise preemption.failure(trainer.state.global_step)
@@ -285,7 +289,9 @@ def _find_resume(training: Training, run: RunFolder, settings: Settings) -> Resu
     return resume
 
 
-def _run_trainer(trainer: Trainer, rule: EarlyStop | None, run: RunFolder, resume: Resume) -> list[str]:
+def _run_trainer(
+    trainer: Trainer, rule: EarlyStop | None, run: RunFolder, resume: Resume, evaluated: Evaluated
+) -> list[str]:
     """Train what is left to train, and evaluate; return findings."""
     checkpoint = resume.checkpoint
     if checkpoint is None:
@@ -296,7 +302,7 @@ def _run_trainer(trainer: Trainer, rule: EarlyStop | None, run: RunFolder, resum
     steps = trainer.count_steps() if resume.changed else before  # fewer rows, for example, are fewer steps
     is_final = step >= steps
     if rule is not None and not is_final:
-        trainer.stopped_early = rule.verdict(state["log_history"])
+        trainer.stopped_early = rule.verdict(evaluated.comparable(state["log_history"]))
         is_final = trainer.stopped_early is not None
     findings = []
     if run.is_main and is_final and step < before and trainer.stopped_early is None:

@@ -90,6 +90,7 @@ class Trainer(Evaluating):
         self._preemption = attempt.preemption
         self._agreement = Agreement(run.world_size)
         self._settings = attempt.settings
+        self._evaluated_rows = attempt.evaluated
         self._settings_win = attempt.settings_win
         self._schedule = training.schedule
         self._sharded = training.is_sharded
@@ -364,7 +365,7 @@ class Trainer(Evaluating):
             writer.wait()
         if self._run.is_main:
             outbox.forget(checkpoint)
-            write_manifest(checkpoint, self._settings)
+            write_manifest(checkpoint, self._settings, self._evaluated_rows.describe())
         self.accelerator.wait_for_everyone()
         keep = count_to_keep(self._run.checkpoints, self.state.global_step, self._keep_last, self._best_steps())
         self.args.save_total_limit = keep if writer is None else None  # old ones stay until this one is whole
