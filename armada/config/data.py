@@ -105,7 +105,7 @@ class DataSource(Written):
     config: FilledText | None = None
     """The configuration of the hub's dataset, where it has several."""
     revision: FilledText | None = None
-    """A commit keeps the data as it is; without one a resume is refused when it has changed."""
+    """A commit keeps the data as it is; without one a resume is refused when rows to train on have changed."""
     hook: Annotated[FilledText, shaped(HOOK)] | None = None
     """`module:function`, called as sample(index, rng), returns one row."""
     weight: Positive = 1.0

@@ -207,6 +207,33 @@ def test_what_a_run_saved_until_its_time_limit_is_kept(worker: Callable[[str], W
     assert (there.exit_of("d-2", 1)["step_before"], there.exit_of("d-2", 1)["step"]) == (None, 600)
 
 
+@pytest.mark.parametrize(
+    ("training", "told_of_it"),
+    [({"task": "sft"}, ("succeeded", None)), (None, ("failed", "time_limit"))],
+    ids=["a training", "a script"],
+)
+@pytest.mark.parametrize("kind", ["direct", "slurm"])
+def test_a_training_that_is_done_when_its_time_is_up_has_succeeded(
+    worker: Callable[[str], Worker], kind: str, training: dict[str, str] | None, told_of_it: tuple[str, str | None]
+) -> None:
+    """The signal came while it saved its last checkpoint: it leaves with 0, and otherwise never does."""
+    there = worker(kind)
+    there.hand_over("d-4", SAVING.replace("exit 85", "exit 0"), watch=NO_RESUME, training=training)
+    there.to_the_limit("d-4", 1)
+    there.host.await_end("d-4")
+    assert told(there, "d-4") == told_of_it
+    assert there.exit_of("d-4", 1)["exit_code"] == 0
+
+
+def test_a_training_that_is_done_when_it_is_stopped_has_succeeded(this_host: Host) -> None:
+    script = "trap 'echo saving; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+    this_host.launch("stop-9", "sh", "-c", script, training={"task": "sft"})
+    eventually(lambda: "up" in this_host.output("stop-9"))
+    this_host.call("run.stop", run_id="stop-9", grace_s=20)
+    state = this_host.await_end("stop-9")
+    assert (state["state"], state["reason"], state["exit_code"]) == ("succeeded", None, 0)
+
+
 def test_a_run_that_ends_in_time_is_not_touched(this_host: Host) -> None:
     this_host.launch("d-3", "true", time_limit_s=3600.0)
     assert this_host.await_end("d-3")["state"] == "succeeded"

@@ -141,6 +141,14 @@ def start(paths: RunPaths, argv: List[str], environment: Dict[str, str]) -> "sub
             raise StartError("env_error", "%s could not be started: %s" % (argv[0], error))
 
 
+def is_done(spec: Dict[str, Any], status: int) -> bool:
+    """Return whether a job that got SIGTERM has done all that it had to do.
+
+    A training of armada's own that leaves something to do does not return 0. A script may return 0 because it was stopped.
+    """
+    return status == 0 and bool(spec.get("training"))
+
+
 def judge(paths: RunPaths, attempt: int, status: int) -> Ending:
     """Return how a job ended and, if it failed, why."""
     if status == 0:

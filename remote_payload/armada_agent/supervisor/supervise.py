@@ -397,7 +397,8 @@ class Supervisor:
             self._tick()
         if child.poll() is None:
             self._sweep(LEFTOVER_GRACE_S)
-        return self._stopped_ending().with_status(child.wait())
+        status = child.wait()
+        return self._judge(status) if job.is_done(self._spec, status) else self._stopped_ending().with_status(status)
 
     def _tick(self) -> None:
         if self._log_watch is not None and self._journal.place.is_ours():

@@ -81,6 +81,15 @@ def describe_settings(training: Training) -> dict[str, Any]:
     return content
 
 
+def describe_evaluation(training: Training) -> dict[str, Any]:
+    """Return what the numbers of an evaluation depend on beside the model: its rows, set by set. Reads them to hash them."""
+    sources = [
+        {**_describe_source(source), **({"set": source.set} if source.set else {})} for source in training.eval_data
+    ]
+    content: dict[str, Any] = json.loads(json.dumps({"data.eval": sources}))
+    return content
+
+
 def _describe_objective(objective: Objective) -> dict[str, Any]:
     """Return the task's own settings; of each reward function, the hash of its file, too."""
     found = {f"{objective.name}.{key}": value for key, value in objective.settings.items() if key not in FREE}
@@ -95,9 +104,17 @@ def _describe_objective(objective: Objective) -> dict[str, Any]:
     return found
 
 
-def write_manifest(checkpoint: Path, settings: Settings) -> None:
+def write_manifest(checkpoint: Path, settings: Settings, evaluation: Mapping[str, Any] | None = None) -> None:
+    """Write the settings into a checkpoint's folder, and what its evaluations measured."""
     checkpoint.mkdir(parents=True, exist_ok=True)
-    replace_json(checkpoint / NAME, {"format": _FORMAT, "settings": settings})
+    measured = {} if evaluation is None else {"evaluation": evaluation}
+    replace_json(checkpoint / NAME, {"format": _FORMAT, "settings": settings, **measured})
+
+
+def read_evaluation(checkpoint: Path) -> dict[str, Any] | None:
+    """Return what a checkpoint's evaluations measured; None if it does not say so."""
+    measured = find_object(checkpoint / NAME).get("evaluation")
+    return measured if isinstance(measured, dict) else None
 
 
 def read_manifest(checkpoint: Path) -> dict[str, Any] | None:
@@ -167,7 +184,7 @@ def _show(settings: Settings, key: str) -> str:
         default = _DEFAULTS.get(key.removeprefix("train.")) if key.startswith("train.") else None
         return "not there" if default is None else json.dumps(default)
     value = settings[key]
-    if key == "data.train" and _is_data(value):
+    if key in ("data.train", "data.eval") and _is_data(value):
         return " + ".join(
             f"{item.get('hook') or item.get('hub') or 'data'} {item['sha256'][:12]} × {item['weight']:g}" + _form(item)
             for item in value

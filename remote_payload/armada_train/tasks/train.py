@@ -11,7 +11,8 @@ import torch
 from torch.distributed.elastic.multiprocessing.errors import record
 from trl.chat_template_utils import is_chat_template_stop_token_trained
 
-from armada_train.checkpoints import complete, trainer_state
+from armada_train.checkpoints import complete, trainer_state, whole
+from armada_train.checkpoints.evaluated import Evaluated, look_at_evaluation
 from armada_train.checkpoints.manifest import Settings, describe_settings
 from armada_train.checkpoints.resume import Resume, find_resume
 from armada_train.data.epochs import doubt_about_epochs
@@ -19,7 +20,7 @@ from armada_train.data.hooks import Stream
 from armada_train.data.preparation import Splits
 from armada_train.data.rows import Files
 from armada_train.data.stream import StreamDataset
-from armada_train.failure import PayloadFailure
+from armada_train.failure import GENERIC, PayloadFailure
 from armada_train.model.attention import ATTEMPTS, Attention, choose_attention
 from armada_train.model.fit import check_fit
 from armada_train.model.loading import base_model_folder, load_model, model_path
@@ -104,6 +105,9 @@ def _train(
         leave_out_casts()
         add_within_products()
     arguments.eval_on_start = eval_files is not None and resume.checkpoint is None
+    evaluated, changes = look_at_evaluation(
+        training, resume.checkpoint, complete.step_of(resume.checkpoint) if resume.checkpoint else 0
+    )
     history, metrics = _open_metrics(run, resume.checkpoint)
     attention = _choose_attention(training, run)
     load = partial(_load_model, training, run, attention)
@@ -112,7 +116,7 @@ def _train(
     stream = _make_stream(training, train_rows, tokenizer, template, arguments.max_steps)
     trainer = trainer_class(
         training=training,
-        attempt=Attempt(run, heartbeat, preemption, metrics, settings, resume.changed, history.train_tokens),
+        attempt=Attempt(run, heartbeat, preemption, metrics, settings, resume.changed, history.train_tokens, evaluated),
         data=TrainingData(
             splits, stream, _make_samples(training, run, eval_files), _make_scoring(training, run, eval_files)
         ),
@@ -124,16 +128,17 @@ def _train(
         **trainer_class.companions(training, load, model_path(training, run)),
     )
     trainable = _begin(trainer, training, run, resume.checkpoint)
-    findings = [*ignored_keys(train_rows, eval_files), *trainer.findings, *doubts]
+    findings = [*changes, *ignored_keys(train_rows, eval_files), *trainer.findings, *doubts]
     findings += _doubts_about_data(training, splits, len(trainer.train_dataset), train_rows)
     findings += check_packing(training, trainer)
     findings += _doubts_about_ends(train_rows.kind, tokenizer, template)
     for finding in findings:
         _say(run, f"finding: {finding}")
-    _run_trainer(trainer, training.schedule.stop_early, run, resume.checkpoint)
+    findings += _run_trainer(trainer, training.schedule.stop_early, run, resume, evaluated)
     if preemption.agreed:
         leave(trainer.accelerator)
         raise preemption.failure(trainer.state.global_step)
+    _require_all_steps(trainer, training)
     summary = _summarize(trainer, metrics, history, attention)
     summary |= {"trainable_parameters": trainable, "findings": [*resume.findings, *findings, *trainer.eval_findings]}
     if trainer.stopped_early is not None:
@@ -286,23 +291,51 @@ def _find_resume(training: Training, run: RunFolder, settings: Settings) -> Resu
     return resume
 
 
-def _run_trainer(trainer: Trainer, rule: EarlyStop | None, run: RunFolder, checkpoint: Path | None) -> None:
+def _run_trainer(
+    trainer: Trainer, rule: EarlyStop | None, run: RunFolder, resume: Resume, evaluated: Evaluated
+) -> list[str]:
+    """Train what is left to train, and evaluate; return findings."""
+    checkpoint = resume.checkpoint
     if checkpoint is None:
         _train_and_wait(trainer)
-        return
+        return []
     state = read_object(checkpoint / trainer_state.NAME)
-    is_final = state["global_step"] >= state["max_steps"]
+    step, before = state["global_step"], state["max_steps"]
+    steps = trainer.count_steps() if resume.changed else before  # fewer rows, for example, are fewer steps
+    is_final = step >= steps
     if rule is not None and not is_final:
-        trainer.stopped_early = rule.verdict(state["log_history"])
+        trainer.stopped_early = rule.verdict(evaluated.comparable(state["log_history"]))
         is_final = trainer.stopped_early is not None
+    findings = []
+    if run.is_main and is_final and step < before and trainer.stopped_early is None:
+        whole.unmark(checkpoint)  # it was announced as one of several, and is the last one now
     if run.is_main:
         trainer.announce(checkpoint, is_final=is_final)  # the last attempt may have died between saving and announcing
     if not is_final:
         _train_and_wait(trainer, resume_from_checkpoint=str(checkpoint))
-        return
+        return []
+    if step < before and trainer.stopped_early is None:
+        findings = [
+            f"with what changed, the training has {steps:,} steps: {checkpoint.name} is its last, and nothing is trained any more"
+        ]
+        _say(run, f"finding: {findings[0]}")
     trainer.restore(checkpoint)  # the Trainer would do one more step
     if trainer.eval_dataset is not None:
         trainer.evaluate()
+    return findings
+
+
+def _require_all_steps(trainer: Trainer, training: Training) -> None:
+    """Refuse to call a training done that ended before its last step, for whatever reason: the Trainer then returns as usual.
+
+    Raises:
+        PayloadFailure: `exception`.
+    """
+    step, steps = trainer.state.global_step, trainer.state.max_steps
+    if step < steps and trainer.stopped_early is None and training.measurement is None:
+        raise PayloadFailure(
+            GENERIC, f"the training ended after step {step:,} of {steps:,}: there were no more rows to train on"
+        )
 
 
 def _train_and_wait(trainer: Trainer, **given: Any) -> None:

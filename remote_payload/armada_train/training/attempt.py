@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from armada_train.checkpoints.evaluated import Evaluated
 from armada_train.checkpoints.manifest import Settings
 from armada_train.data.preparation import Splits
 from armada_train.data.stream import StreamDataset
@@ -27,6 +28,7 @@ class Attempt:
         settings: Written into each checkpoint's manifest; a resume compares them.
         settings_win: Settings were changed with permission: they override those in the checkpoint.
         train_tokens: How many tokens earlier attempts trained on.
+        evaluated: What it evaluates, and since which step.
     """
 
     run: RunFolder
@@ -36,6 +38,7 @@ class Attempt:
     settings: Settings
     settings_win: bool
     train_tokens: int
+    evaluated: Evaluated
 
 
 @dataclass(frozen=True, slots=True)

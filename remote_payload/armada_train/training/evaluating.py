@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from transformers import Trainer as BaseTrainer
 
+from armada_train.checkpoints.evaluated import Evaluated
 from armada_train.data.preparation import Splits
 from armada_train.failure import GENERIC, PayloadFailure
 from armada_train.specification.early_stop import WITHOUT
@@ -33,6 +34,7 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
     data_collator: Any
     stopped_early: str | None
     _agreement: Agreement
+    _evaluated_rows: Evaluated
     _best_is_counted = False
     _has_noted = False
     _scoring: Scoring | None = None
@@ -176,7 +178,7 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
         """Add how many evaluations in a row did not improve what `stop_early` watches, this one included."""
         rule, step = self._schedule.stop_early, self.state.global_step
         if rule is not None and step and rule.metric in metrics:
-            log = [*self.state.log_history, {**metrics, "step": step}]
+            log = [*self._comparable_log(), {**metrics, "step": step}]
             metrics[WITHOUT] = rule.without_improvement(log)
 
     def _end_if_no_better(self) -> None:
@@ -184,7 +186,7 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
         rule = self._schedule.stop_early
         if rule is None or self.state.global_step >= self.state.max_steps:
             return
-        self.stopped_early = rule.verdict(self.state.log_history)
+        self.stopped_early = rule.verdict(self._comparable_log())
         if self.stopped_early is not None:
             self.control.should_save = self.control.should_training_stop = True
 
@@ -203,8 +205,11 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
     def _count_best(self) -> None:
         """Take the best so far from the log: a resumed checkpoint may have been compared by another metric."""
         self._best_is_counted = True
-        found = self._schedule.best_metric.find(self.state.log_history, self.state.global_step)
+        found = self._schedule.best_metric.find(self._comparable_log(), self.state.global_step)
         self.state.best_metric, self.state.best_global_step = found or (None, None)
+
+    def _comparable_log(self) -> list[Mapping[str, Any]]:
+        return self._evaluated_rows.comparable(self.state.log_history)
 
     def evaluate_weighted(self) -> Weighted:
         """Compute the mean loss of all rows, over tokens or over pairs, and that of each set that has a name.

@@ -92,6 +92,7 @@ class Trainer(Evaluating):
         self._preemption = attempt.preemption
         self._agreement = Agreement(run.world_size)
         self._settings = attempt.settings
+        self._evaluated_rows = attempt.evaluated
         self._settings_win = attempt.settings_win
         self._schedule = training.schedule
         self._sharded = training.is_sharded
@@ -241,6 +242,11 @@ class Trainer(Evaluating):
         """Return zero counts of tokens and samples, for this rank since the last log entry."""
         return torch.zeros(2, dtype=torch.int64, device=self.accelerator.device)
 
+    def count_steps(self) -> int:
+        """Return how many steps the training has, by its data and settings as they are now."""
+        *_, steps = self.set_initial_training_values(self.args, self.get_train_dataloader())
+        return int(steps)
+
     # --- checkpoints -----------------------------------------------------------------------------------------------
 
     def restore(self, checkpoint: Path) -> None:
@@ -376,7 +382,7 @@ class Trainer(Evaluating):
             writer.wait()
         if self._run.is_main:
             outbox.forget(checkpoint)
-            write_manifest(checkpoint, self._settings)
+            write_manifest(checkpoint, self._settings, self._evaluated_rows.describe())
         self.accelerator.wait_for_everyone()
         keep = count_to_keep(self._run.checkpoints, self.state.global_step, self._keep_last, self._best_steps())
         self.args.save_total_limit = keep if writer is None else None  # old ones stay until this one is whole
