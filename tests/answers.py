@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -58,6 +59,10 @@ class Answering:
             return self.said(request, params or {}, **options)
         answer = self.said(request.method, request.as_params(), **options)
         return parse(request.answer, answer, host=HOST, method=request.method)
+
+    def received_at(self, request: Request[Any]) -> float:
+        """The answer came just now."""
+        return time.time()
 
     def call_all(self, calls: Sequence[Call[Any]]) -> list[Any]:
         """Answer as `HostSession.call_all` does."""
