@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from armada.foundation.progress import Progress
     from armada.protocol.host import ForgottenSecrets
     from armada.rpc.session import HostSession
+    from armada.store.database import Database
     from armada.store.operations import Operation
     from armada.store.running_operations import OperationProgress
     from armada.sync.context import HostContext
@@ -66,7 +67,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def _release(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
-    from armada.provision.admission import begin_clearing, putting
+    from armada.provision.admission import putting
     from armada.store.running_operations import WIPING
     from armada.sync.context import HostContext
     from armada.sync.release.judge import losses, settle_stopped
@@ -97,7 +98,7 @@ def _release(options: argparse.Namespace) -> int:
         ground = see_ground(session)
         clearing = None
         if recorded is not None:
-            clearing = functools.partial(begin_clearing, context.database, recorded.id, host.name, there)
+            clearing = functools.partial(_begin_clearing, context.database, recorded, host.name, there)
         items, secrets = judge(ground, clearing)
         lost = losses(items)
         wipes_now = options.wipe and not (lost or options.dry_run)
@@ -109,9 +110,9 @@ def _release(options: argparse.Namespace) -> int:
             lost = losses(items)
         wiped = None
         if wipes_now and not lost and recorded is not None:
-            recorded.step(WIPING)  # the daemon leaves the host alone from now on: its next look would undo this
+            recorded.hold(WIPING)  # the daemon leaves the host alone from now on: its next look would undo this
             wiped = _wipe(there_now, ground)
-            recorded.step(WIPED)
+            recorded.hold(WIPED)
     if options.json:
         print_json(_as_json(host, safe=not lost, items=[dataclasses.asdict(item) for item in items], wiped=wiped))
         return 8 if lost else 0
@@ -131,6 +132,14 @@ def _release(options: argparse.Namespace) -> int:
         return 8
     reporter.line(nothing_lost(host.name, host.scheduler, is_local=host.local))
     return 0
+
+
+def _begin_clearing(database: Database, recorded: OperationProgress, host: str, before: frozenset[str]) -> None:
+    from armada.provision.admission import begin_clearing
+    from armada.store.running_operations import CLEARING
+
+    begin_clearing(database, recorded.id, host, before)
+    recorded.hold(CLEARING)
 
 
 def _judge(

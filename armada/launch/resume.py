@@ -251,7 +251,8 @@ def unconfirmed_secrets(database: Database, run: Run, confirmed: Collection[str]
         f"{run.run_id} was found by armada recover, and only its host, {run.host}, says that it needs these variables"
         f" of your environment: {', '.join(asked)}"
     )
-    again = f"armada resume {run.run_id} --secrets {shlex.quote(','.join(asked))}"
+    named = [name for name in spec.secrets if name in asked or name in confirmed]
+    again = f"armada resume {run.run_id} --secrets {shlex.quote(','.join(named))}"
     return Conflict(sanitize_line(what, 1000), hint=sanitize_line(f"to send their values to {run.host}: {again}", 1000))
 
 

@@ -15,7 +15,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.store import operations as records
 from armada.store import runs
 from armada.store.queries.host_costs import why_not_counted, why_over_budget
-from armada.store.running_operations import is_alive
+from armada.store.running_operations import CLEARING, WIPING, is_alive
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -32,9 +32,6 @@ T = TypeVar("T")
 
 PUTS = frozenset({"launch", "resume", "retry", "provision"})
 """Operations that put something on a host."""
-
-CLEARING = "clearing"
-"""The step of a release from which on it deletes."""
 
 FINDS_RUNS = frozenset({"root", "scheduler"})
 """Settings by which armada finds the runs of a host: with another value it looks for them where they are not."""
@@ -113,7 +110,8 @@ def over_budget(database: Database, host: Host) -> Conflict | None:
     """Return why nothing may start on a host: its budget is spent, or nobody can tell. None if it is not."""
     now = time.time()
     if (unknown := why_not_counted(database, host, now)) is not None:
-        hint = f"armada doctor {host.name}, or armada hosts set {host.name} --price with the price of the whole box"
+        priced = f"armada hosts set {host.name} --price with the price of the whole box"
+        hint = f"armada hosts check {host.name} once nvidia-smi answers there, or {priced}"
         return Conflict(unknown, hint=hint, host=host.name)
     why = why_over_budget(database, host, now)
     hint = f"armada hosts set {host.name} --budget MONEY, or --unset budget"
@@ -127,7 +125,7 @@ def refuse_while_clearing(database: Database, host: str) -> None:
         Conflict: A release is deleting; the error names it. Nothing was put there.
     """
     for each in records.running(database):
-        if each.kind == "release" and each.host == host and each.step == CLEARING and is_alive(each):
+        if each.kind == "release" and each.host == host and each.step in (CLEARING, WIPING) and is_alive(each):
             raise Conflict(
                 f"process {each.pid} is releasing it (armada {_words(each)}); nothing was started",
                 hint="run the command again when that has ended; it puts everything there again",

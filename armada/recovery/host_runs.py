@@ -76,18 +76,18 @@ def read_host(
         observe(database, session, seen[start : start + _RUNS_AT_ONCE])
     for run_id in added:
         adopted.retell(database, run_id)
-    record = hosts.find(database, host)
-    is_new = record is None or record.first_seen_at is None
     hosts.record_facts(database, host, session.call(AskFacts(), timeout_s=60.0).as_json())
-    if is_new:
-        _count_from_its_runs(database, session, set(there))
+    _count_from_its_runs(database, session, set(added))
     return HostFindings(host, len(there), tuple(added), elsewhere, tuple(damaged), unenrolled)
 
 
-def _count_from_its_runs(database: Database, session: HostSession, there: set[str]) -> None:
-    """Let a host cost from the first run that this home began there: the lost store knew since when it is rented."""
+def _count_from_its_runs(database: Database, session: HostSession, added: set[str]) -> None:
+    """Let a host cost from the first run that this home began there: the lost store knew since when it is rented.
+
+    What another command wrote into a new store before does not count: they are on this very root, so it is this box.
+    """
     host, theirs = session.host.name, runs.launchers(database, own(session.home).id)
-    mine = [run for run in runs.every(database, host=host) if run.run_id in there and run.run_id not in theirs]
+    mine = [run for run in runs.every(database, host=host) if run.run_id in added and run.run_id not in theirs]
     starts = [start for use in read_uses(database, mine, time.time()) for start, _ in use.spans]
     if starts:
         hosts.was_seen_before(database, host, min(starts))

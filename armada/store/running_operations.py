@@ -34,6 +34,8 @@ WRITE_EVERY_S = 0.5
 """Progress is written at most once in this many seconds; a new step is written at once."""
 
 DAY_S = 86_400.0
+CLEARING = "clearing"
+"""The step of a release from which on it deletes."""
 WIPING = "wiping"
 """The step of a release in which its host deletes everything."""
 BY = "ARMADA_BY"
@@ -53,6 +55,7 @@ class OperationProgress:
         self._own = threading.local()
         self._lock = threading.Lock()
         self._step: str | None = None
+        self._held: str | None = None
         self._written_at = float("-inf")
 
     @property
@@ -83,11 +86,18 @@ class OperationProgress:
         """
         now = self._monotonic()
         with self._lock:
+            step = self._held or step
             if step == self._step and now - self._written_at < WRITE_EVERY_S:
                 return
             self._step, self._written_at = step, now
         said = sanitize_line(message) if message is not None else None
         records.advance(self._database, self.id, step=step, message=said, done_bytes=done, total_bytes=total, rate=rate)
+
+    def hold(self, step: str) -> None:
+        """Record a step that other processes look for. It stays, whatever is reported afterwards, until another is held."""
+        with self._lock:
+            self._held = step
+        self.step(step)
 
     def concerns(self, run_id: str) -> None:
         """Record the run's id once it is known."""

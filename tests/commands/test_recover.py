@@ -98,11 +98,14 @@ def test_a_lost_store_is_made_anew_with_everything_that_matters(armada: Armada, 
     assert states[-1] == "succeeded"
 
 
+@pytest.mark.parametrize("is_polled", [False, True])
 def test_a_host_costs_from_its_first_run_where_the_lost_store_knew_since_when(
-    armada: Armada, home: HomePaths, run_id: str
+    armada: Armada, home: HomePaths, run_id: str, is_polled: bool
 ) -> None:
     (before,) = [each for each in armada.json("hosts", "ls") if each["name"] == "local"]
     lose(home)
+    if is_polled:  # the new, empty store knows the host since just now
+        assert armada.run("hosts", "check", "local").returncode == 0
     assert armada.run("recover").returncode == 0
     with Database(home.store) as database:
         record, run = hosts.find(database, "local"), runs.find(database, run_id)

@@ -66,8 +66,11 @@ def past_of(run: Run, seen: Sequence[Seen]) -> Past:
     if run.started_at is None or not is_resumed(run):
         return Past()
     spells = _spells(seen)
-    if run.state in _WAITS:  # what the host says is of an attempt that home saw end
-        return Past(tuple((begin, end) for begin, end in spells if end < math.inf), is_waiting=True)
+    if run.state in _WAITS:  # what the host says is of an attempt that ended
+        ended = tuple((begin, end) for begin, end in spells if end < math.inf)
+        if not spells and run.alive_at is not None:  # home never saw it run
+            ended = ((run.started_at, max(run.started_at, run.alive_at)),)
+        return Past(ended, is_waiting=True)
     began = _began_at(run, run.started_at, spells, seen)
     earlier = tuple((begin, min(end, began)) for begin, end in spells if begin < began)
     return Past(earlier, run.started_at - began)
@@ -91,16 +94,24 @@ def spans_of(run: Run, past: Past, now: float) -> tuple[Span, ...]:
 
 
 def _spells(seen: Sequence[Seen]) -> list[Span]:
-    """Return from when until when home saw a run running; infinity: it still does."""
+    """Return from when until when home saw a run running; infinity: it still does.
+
+    A run that was `unknown` for a while and then runs again ran on: no attempt ended there.
+    """
     found: list[Span] = []
     since: float | None = None
+    doubted: float | None = None
     for moment, state, _, _ in seen:
-        if since is not None and state != "running":
-            found.append((since, moment))
-            since = None
-        elif since is None and state == "running":
-            since = moment
-    return [*found, (since, math.inf)] if since is not None else found
+        if state == "running":
+            since, doubted = since if since is not None else moment, None
+        elif since is not None and state == "unknown":
+            doubted = doubted if doubted is not None else moment
+        elif since is not None:
+            found.append((since, doubted if doubted is not None else moment))
+            since = doubted = None
+    if since is not None:
+        found.append((since, doubted if doubted is not None else math.inf))
+    return found
 
 
 def _began_at(run: Run, started_at: float, spells: Sequence[Span], seen: Sequence[Seen]) -> float:
@@ -125,6 +136,8 @@ def _began_at(run: Run, started_at: float, spells: Sequence[Span], seen: Sequenc
     last = seen[-1][0] if seen else math.inf
     if run.ended and started_at > last + _SLACK_S:
         return max(lowest, last - max(0.0, (run.ended_at or started_at) - started_at))
+    if able and run.observed_at is not None and started_at > run.observed_at + _SLACK_S:
+        return spells[able[-1]][0]  # it runs since a moment that has not been
     return started_at  # an attempt that home did not see begin
 
 

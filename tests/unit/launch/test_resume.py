@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +278,12 @@ def test_what_only_the_host_asks_for_is_sent_once_a_person_names_it(
             resume_run(database, session, run)  # type: ignore[arg-type]  # all that is used
         assert told.value.hint == "to send their values to box: armada resume q-aaaaaa --secrets OTHER_TOKEN"
         assert not hasattr(session, "secrets")
+        adopted = {**spec, "adopted": {"unconfirmed_secrets": ["OWN_TOKEN", "OTHER_TOKEN"]}}
+        database.connection.execute("UPDATE runs SET spec = ?", (json.dumps(adopted),))
+        with pytest.raises(Conflict, match=r"OWN_TOKEN$") as told:
+            resume_run(database, session, run, confirmed=["OTHER_TOKEN"])  # type: ignore[arg-type]  # all that is used
+        assert str(told.value.hint).endswith("armada resume q-aaaaaa --secrets OWN_TOKEN,OTHER_TOKEN")
+        database.connection.execute("UPDATE runs SET spec = ?", (json.dumps(spec),))
         with pytest.raises(UsageError, match="q-aaaaaa does not ask for HOME"):
             resume_run(database, session, run, confirmed=["HOME"])  # type: ignore[arg-type]  # all that is used
         with pytest.raises(Conflict, match="refused"):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
 
+from armada.cli.release import WIPED, _begin_clearing
 from armada.config.hosts import Host
 from armada.config.hosts_file import add_host
 from armada.config.hosts_file import change_host as edit
 from armada.errors import Conflict
 from armada.paths import HomePaths
-from armada.provision.admission import admit, change_host
+from armada.provision.admission import admit, change_host, putting
 from armada.store.database import Database
-from armada.store.running_operations import operation
+from armada.store.running_operations import WIPING, operation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,3 +68,31 @@ def test_a_host_does_not_move_under_a_command_that_uses_it(
         change_host(database, "other", lambda: keys, lambda: changed.append("other"))
     change_host(database, "box", lambda: keys, lambda: changed.append("after"))
     assert changed == [*([] if refused else ["during"]), "other", "after"]
+
+
+def test_nothing_is_put_on_a_host_until_its_release_has_deleted_all(home: HomePaths, tmp_path: Path) -> None:
+    database, host = Database(home.store), Host(name="box", ssh="a")
+    add_host(home, host)
+
+    def is_refused() -> bool:
+        with contextlib.suppress(Conflict):
+            admit(database, home, tmp_path, host)
+            return False
+        with pytest.raises(Conflict, match=r"is releasing it \(armada hosts release box --wipe\)"):
+            admit(database, home, tmp_path, host)
+        return True
+
+    with operation(
+        database, kind="release", host="box", argv=["armada", "hosts", "release", "box", "--wipe"]
+    ) as recorded:
+        recorded.stage("judging", "reading what it holds")
+        assert not is_refused()
+        _begin_clearing(database, recorded, "box", putting(database, "box"))
+        assert is_refused()
+        recorded.stage("judging", "reading it again, after the question")
+        assert is_refused()
+        recorded.hold(WIPING)
+        recorded.stage("deleting", "3 of 5 folders")
+        assert is_refused()
+        recorded.hold(WIPED)
+        assert not is_refused()

@@ -85,3 +85,34 @@ def test_an_attempt_that_was_out_of_sight_for_a_while_is_one_attempt(tmp_path: P
         tmp_path, state="succeeded", attempt=2, created_at=T + 8 * H, started_at=T + 10 * H, ended_at=T + 13 * H
     )
     assert lasted_s(spans_of(run, past_of(run, told), T + 30 * H)) == pytest.approx(4 * H)
+
+
+@pytest.mark.parametrize(
+    ("told", "hours"),
+    [
+        (seen((0, "running"), (1, "unknown"), (1.02, "running"), (80, "succeeded")), 80),
+        (seen((39, "running"), (41, "unknown"), (41.02, "running"), (80, "succeeded")), 41),
+    ],
+)
+def test_a_moment_of_doubt_is_no_attempt(tmp_path: Path, told: list[Seen], hours: float) -> None:
+    run = stored(
+        tmp_path, state="succeeded", attempt=2, created_at=T, started_at=T + 40 * H, ended_at=T + 80 * H,
+        observed_at=T + 80 * H,
+    )  # fmt: skip
+    assert lasted_s(spans_of(run, past_of(run, told), T + 90 * H)) == pytest.approx(hours * H)
+
+
+def test_hours_that_have_not_been_are_not_counted(tmp_path: Path) -> None:
+    told = seen((0, "submitted"), (3, "failed"), (4, "submitted"), (4.1, "running"))
+    run = stored(
+        tmp_path, state="running", submission=2, attempt=2, created_at=T, started_at=T + 9 * H, observed_at=T + 5 * H
+    )
+    assert lasted_s(spans_of(run, past_of(run, told), T + 5 * H)) == pytest.approx(0.9 * H)
+
+
+def test_an_attempt_that_home_never_saw_run_counts_while_the_next_one_waits(tmp_path: Path) -> None:
+    told = seen((0, "submitted"), (3, "failed"), (4, "submitted"))
+    run = stored(
+        tmp_path, state="queued", submission=2, attempt=1, created_at=T, started_at=T + H, alive_at=T + 2.5 * H
+    )
+    assert spans_of(run, past_of(run, told), T + 90 * H) == ((T + H, T + 2.5 * H),)
