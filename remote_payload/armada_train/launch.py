@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from armada_train.failure import BROKEN, GENERIC, REFUSED, exit_code, read_failure, write_failure
+from armada_train.failure import BROKEN, GENERIC, INTERRUPTED, REFUSED, exit_code, read_failure, write_failure
 from armada_train.records import UnreadableRecord, find_object, is_number, read_object, show
 from armada_train.runfolder import RunFolder
 from armada_train.training.rank_ends import LeftCodes, Signalled, describe_end, first_end
@@ -130,12 +130,12 @@ def _record_kill(run: RunFolder, error: Any, signalled: set[int]) -> None:
 def _code_of(error: Any, signalled: set[int], left: LeftCodes) -> int:
     """Return a script's own exit code, that of the rank that failed first; torchrun's is always 1.
 
-    After a signal it is the ranks' own if all of them left by themselves: the checkpoint that they saved counts then.
+    After a signal it is 85 if all of them left by themselves, with that or with 0: the checkpoint that they saved counts
+    then, and the run goes on from it. A 0 does not tell whether a script was done, or only saved.
     """
     print(error, file=sys.stderr, flush=True)
     if hasattr(error, "sigval"):
-        code = left.common()
-        return 128 + int(error.sigval) if code is None else code
+        return 128 + int(error.sigval) if left.common() is None else INTERRUPTED
     _, code = first_end(error, signalled)
     return 128 - code if code < 0 else code or BROKEN
 

@@ -226,6 +226,16 @@ def test_a_whole_disk_is_flushed(tmp_path: Path) -> None:
     durability.fsync_disk(str(tmp_path))
 
 
+def test_without_such_a_call_each_file_and_folder_is_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "file").write_text("x")
+    flushed: list[str] = []
+    monkeypatch.setattr(durability, "_syncfs", lambda _descriptor: False)
+    monkeypatch.setattr(durability.files, "fsync_folder", flushed.append)
+    durability.fsync_disk(str(tmp_path))
+    assert sorted(flushed) == [str(tmp_path), str(tmp_path / "below"), str(tmp_path / "below" / "file")]
+
+
 def test_extra_indexes_mean_what_they_mean_to_pip(
     with_uv: dict[str, str], converse: Callable[..., Conversation], tmp_path: Path
 ) -> None:

@@ -100,6 +100,15 @@ def test_one_that_was_announced_and_not_hashed_is_put_back(run: RunPaths, lost: 
     assert {Path(each).name for each in run.announced()} == {".new-40", ".new-15"}
 
 
+def test_an_earlier_one_that_nobody_could_hash_does_not_come_before_a_later_one(run: RunPaths) -> None:
+    announce(Path(run.folder), 40)
+    Outbox(run, {"keep": 9, "disk_floor_bytes": 0}, Journal(run, 1)).look()
+    announce(Path(run.folder), 30)  # refused by the supervisor of the first attempt
+    said = "checkpoint-40 was missing in checkpoints/: its copy in the outbox, whose bytes are right, was put back"
+    assert put_back(run) == [said]
+    assert {Path(each).name for each in run.announced()} == {".new-30"}
+
+
 def test_one_that_was_announced_and_lies_in_its_own_folder_is_left_to_the_outbox(run: RunPaths) -> None:
     announce(Path(run.folder), 20)
     assert put_back(run) == []

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from armada_agent.host import processes
 from armada_agent.paths import RunPaths
+from armada_agent.records import job_status
 
 from tests.agent.batch_worker import NO_RESUME, RESUME, SAVING, Worker, told
 from tests.agent.conversation import Host
@@ -232,6 +234,8 @@ def test_a_training_that_is_done_when_it_is_stopped_has_succeeded(this_host: Hos
     this_host.call("run.stop", run_id="stop-9", grace_s=20)
     state = this_host.await_end("stop-9")
     assert (state["state"], state["reason"], state["exit_code"]) == ("succeeded", None, 0)
+    paths = RunPaths(str(this_host.root), "stop-9")  # known also if the supervisor dies while it hashes the last one
+    assert json.loads(Path(job_status.path_of(paths, 1)).read_text())["exit_code"] == 0
 
 
 def test_a_run_that_ends_in_time_is_not_touched(this_host: Host) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from armada_agent.outbox import finishing
 from armada_agent.paths import RunPaths
+from armada_train.specification.early_stop import Best
 
 from tests.payload.conftest import StartedRun
 from tests.payload.interpreter import Interpreter
@@ -78,3 +79,11 @@ def test_the_last_checkpoint_stays_beside_the_best_one_whose_successor_was_not_s
     run.attempt = 2
     assert "resuming from checkpoint-6" in run.train().output
     assert run.steps_in("checkpoints", "checkpoint-") == [4, 8]
+
+
+@pytest.mark.parametrize("rises", [False, True])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_no_number_is_never_the_best(value: float, rises: bool) -> None:
+    log = [{"step": 2, "eval_loss": value}, {"step": 4, "eval_loss": 3.0}]
+    assert Best(rises=rises).find(log[:1], 10) is None
+    assert Best(rises=rises).find(log, 10) == (3.0, 4)

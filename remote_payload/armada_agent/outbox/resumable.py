@@ -180,9 +180,9 @@ def _put_back(paths: RunPaths, finish: Callable[[str], Optional[str]]) -> Option
     if os.path.islink(folder):
         return None
     own = [int(match.group(1)) for match in map(_OWN.fullmatch, list_folder(folder)) if match]
-    _finish_lost(paths, own, finish)
-    kept = [resuming.Kept(entry["digest"], entry["step"], entry["attempt"]) for entry in list_finished(paths)]
-    lost = resuming.find_lost(kept, own)
+    lost = resuming.find_lost(_finished(paths), own)
+    if _finish_lost(paths, own if lost is None else [*own, lost.step], finish):
+        lost = resuming.find_lost(_finished(paths), own)
     if lost is None:
         return None
     source, name = paths.checkpoint(lost.digest).rstrip("/"), "checkpoint-%d" % lost.step
@@ -202,16 +202,24 @@ def _put_back(paths: RunPaths, finish: Callable[[str], Optional[str]]) -> Option
     return "%s was missing in %s/: its copy in the outbox, whose bytes are right, was put back" % (name, _FOLDER)
 
 
-def _finish_lost(paths: RunPaths, own: List[int], finish: Callable[[str], Optional[str]]) -> None:
-    """Hash the newest announced checkpoint that a training's own folder lacks: its supervisor may have been killed meanwhile."""
+def _finished(paths: RunPaths) -> List[resuming.Kept]:
+    return [resuming.Kept(entry["digest"], entry["step"], entry["attempt"]) for entry in list_finished(paths)]
+
+
+def _finish_lost(paths: RunPaths, had: List[int], finish: Callable[[str], Optional[str]]) -> bool:
+    """Hash the newest announced checkpoint beyond these steps: its supervisor may have been killed meanwhile.
+
+    It is recorded as one of the attempt that hashes it, so an earlier step must not be hashed before a later one is put back.
+    """
     steps = {folder: announced_step(folder) for folder in paths.announced()}
-    newest = max(own, default=-1)
+    newest = max(had, default=-1)
     lost = {folder: step for folder, step in steps.items() if step is not None and step > newest}
     for folder in sorted(lost, key=lambda each: (lost[each], each), reverse=True):
         problem = finish(folder)
         if problem is None:
-            return
+            return True
         say("%s is not put back: %s" % (folder, problem))
+    return False
 
 
 def _link(source: str, target: str) -> None:

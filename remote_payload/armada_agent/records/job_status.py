@@ -2,7 +2,7 @@
 
 Between the end of a job and that of its attempt (`exit.json`), its last checkpoints are hashed, which may take an hour.
 Without this record, a job that ended well would be called lost if its host were rebooted meanwhile. It is not written
-for a job that was told to stop: then the stop decides what the end is.
+for a job that was told to stop, unless its training was done by then: the stop decides what the end is.
 """
 
 import os

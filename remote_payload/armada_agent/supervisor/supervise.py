@@ -139,6 +139,11 @@ class Supervisor:
                 self._journal.record("finding", message=words)
         self._journal.conclude(ending)
 
+    def _note(self, status: int) -> int:
+        if self._noted_at is None:
+            self._journal.note_status(status)
+        return status
+
     def _judge(self, status: int) -> Ending:
         return job.judge(self._paths, self._attempt, status)
 
@@ -374,9 +379,7 @@ class Supervisor:
         while True:
             status = child.poll()
             if status is not None:
-                if self._noted_at is None:
-                    self._journal.note_status(status)
-                return self._judge(status)
+                return self._judge(self._note(status))
             stop_request = self._stop_request()
             if stop_request is not None:
                 return self._stop(child, stop_request)
@@ -398,7 +401,9 @@ class Supervisor:
         if child.poll() is None:
             self._sweep(LEFTOVER_GRACE_S)
         status = child.wait()
-        return self._judge(status) if job.is_done(self._spec, status) else self._stopped_ending().with_status(status)
+        if not job.is_done(self._spec, status):
+            return self._stopped_ending().with_status(status)
+        return self._judge(self._note(status))
 
     def _tick(self) -> None:
         if self._log_watch is not None and self._journal.place.is_ours():
@@ -424,12 +429,8 @@ class Supervisor:
             left = self._members()
         if left:
             named = ", ".join("%s (%d)" % (process.name(), process.pid) for process in left[:_MOST_NAMED])
-            more = " and %d more" % (len(left) - _MOST_NAMED) if len(left) > _MOST_NAMED else ""
-            what = "the job's first process ended and left %d running, which were then ended: %s%s" % (
-                len(left),
-                named,
-                more,
-            )
+            named += " and %d more" % (len(left) - _MOST_NAMED) if len(left) > _MOST_NAMED else ""
+            what = "the job's first process ended and left %d running, which were then ended: %s" % (len(left), named)
             self._journal.record("finding", message=what)
             ending.message = ending.message or what
 

@@ -45,7 +45,7 @@ class Best:
         found: tuple[float, int] | None = None
         for entry in log:
             value, step = entry.get(self.metric), entry["step"]
-            if value is None or not 0 < step < before or math.isnan(value):
+            if value is None or not 0 < step < before or not math.isfinite(value):
                 continue
             if found is None or sign * value > sign * found[0]:
                 found = float(value), int(step)
