@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 
 import jsonschema
 import pytest
 
 from armada.cli.shapes import SHAPES, schema_of
-from armada.store import runs
+from armada.store import hosts, runs
 from armada.store.database import Database
 from tests.conftest import Armada, eventually
 from tests.together import codes, said, together
@@ -138,6 +139,9 @@ def test_the_host_that_was_fastest_before_is_taken_and_the_others_are_told_why(f
 def test_a_host_whose_budget_is_spent_is_compared_and_not_chosen(fleet: Armada) -> None:
     ran(fleet, "cheap", 3600)
     ran(fleet, "dear", 7200)
+    assert fleet.run("hosts", "check", "cheap").returncode == 0
+    with Database(fleet.folder / "home" / "state" / "armada.db") as database:
+        hosts.was_seen_before(database, "cheap", time.time() - 7200)  # it is rented for so long
     assert fleet.run("hosts", "set", "cheap", "--budget", "1 USD").returncode == 0
     told = fleet.json("plan", fleet.command("true"), "--host", "cheap", "--host", "dear")
     jsonschema.validate(told, schema_of(SHAPES["plan"]))

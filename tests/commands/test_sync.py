@@ -62,13 +62,19 @@ def test_a_copy_of_a_damaged_checkpoint_leaves_nothing_and_the_damage_is_recorde
     armada.run("sync", "now")
     model = armada.folder / "home" / "state" / "runs" / run_id / "checkpoints" / "checkpoint-30" / "model.bin"
     model.chmod(0o644)
-    model.write_bytes(model.read_bytes()[:-1] + b"?")
+    good = model.read_bytes()
+    model.write_bytes(good[:-1] + b"?")
+    there = armada.folder / "home" / "state" / "local" / "runs" / run_id / "outbox"
+    there.rename(there.with_name("elsewhere"))
     done = armada.run("pull", run_id, "--checkpoint", "30", "--to", str(armada.folder / "new" / "copy"))
     assert done.returncode == 1
     assert "checkpoint-30" in done.stderr
-    assert "model.bin is not as it came; nothing was written" in done.stderr
+    assert "is damaged, and could not be repaired: local no longer has model.bin of checkpoint-30" in done.stderr
     assert not (armada.folder / "new").exists()
     assert "damaged at home" in armada.run("show", run_id).stdout
+    there.with_name("elsewhere").rename(there)
+    assert armada.run("pull", run_id, "--checkpoint", "30", "--to", str(armada.folder / "new")).returncode == 0
+    assert model.read_bytes() == (armada.folder / "new" / "model.bin").read_bytes() == good
 
 
 @pytest.mark.fault(
