@@ -165,7 +165,9 @@ def test_the_equals_sign_zooms_in_as_plus_does(world: World, where: str) -> None
     drive(board, use)
 
 
-def test_g_on_charts_changes_the_scale_and_w_opens_the_runs_page(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shift_l_on_charts_changes_the_scale_and_w_opens_the_runs_page(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.run("demo-aaaaaa", step=100, total_steps=100)
     world.losses("demo-aaaaaa", [3.0 / (1 + step) for step in range(100)])
     monkeypatch.setattr(outside, "has_browser", lambda: False)
@@ -174,7 +176,7 @@ def test_g_on_charts_changes_the_scale_and_w_opens_the_runs_page(world: World, m
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("enter", "c")
         await shows(pilot, "loss (1 of 2)")
-        await pilot.press("g")
+        await pilot.press("L")
         await shows(pilot, "(log)")
         await pilot.press("w")
         await until(pilot, lambda: "demo-aaaaaa has no page" in said(pilot))
