@@ -231,7 +231,7 @@ def test_without_such_a_call_each_file_and_folder_is_flushed(tmp_path: Path, mon
     (tmp_path / "below" / "file").write_text("x")
     flushed: list[str] = []
     monkeypatch.setattr(durability, "_syncfs", lambda _descriptor: False)
-    monkeypatch.setattr(durability.files, "fsync_folder", flushed.append)
+    monkeypatch.setattr("armada_agent.foundation.files.fsync_folder", flushed.append)
     durability.fsync_disk(str(tmp_path))
     assert sorted(flushed) == [str(tmp_path), str(tmp_path / "below"), str(tmp_path / "below" / "file")]
 
