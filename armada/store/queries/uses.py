@@ -65,14 +65,14 @@ def past_of(run: Run, seen: Sequence[Seen]) -> Past:
     """
     if run.started_at is None or not is_resumed(run):
         return Past()
-    spells = _spells(seen)
+    spells, doubts = _spells(seen)
     if run.state in _WAITS:  # what the host says is of an attempt that ended
         ended = tuple((begin, end) for begin, end in spells if end < math.inf)
         if not spells and run.alive_at is not None:  # home never saw it run
             ended = ((run.started_at, max(run.started_at, run.alive_at)),)
         return Past(ended, is_waiting=True)
     began = _began_at(run, run.started_at, spells, seen)
-    earlier = tuple((begin, min(end, began)) for begin, end in spells if begin < began)
+    earlier = tuple((begin, _end_of((begin, end), doubts, began)) for begin, end in spells if begin < began)
     return Past(earlier, run.started_at - began)
 
 
@@ -93,16 +93,19 @@ def spans_of(run: Run, past: Past, now: float) -> tuple[Span, ...]:
     return (*past.earlier, (start, max(start, min(known if run.ended else now, now))))
 
 
-def _spells(seen: Sequence[Seen]) -> list[Span]:
-    """Return from when until when home saw a run running; infinity: it still does.
+def _spells(seen: Sequence[Seen]) -> tuple[list[Span], list[Span]]:
+    """Return from when until when home saw a run running (infinity: it still does), and the moments of doubt in between.
 
-    A run that was `unknown` for a while and then runs again ran on: no attempt ended there.
+    A run that was `unknown` for a while and then runs again may have run on: that alone is no other attempt.
     """
     found: list[Span] = []
+    doubts: list[Span] = []
     since: float | None = None
     doubted: float | None = None
     for moment, state, _, _ in seen:
         if state == "running":
+            if since is not None and doubted is not None:
+                doubts.append((doubted, moment))
             since, doubted = since if since is not None else moment, None
         elif since is not None and state == "unknown":
             doubted = doubted if doubted is not None else moment
@@ -111,7 +114,14 @@ def _spells(seen: Sequence[Seen]) -> list[Span]:
             since = doubted = None
     if since is not None:
         found.append((since, doubted if doubted is not None else math.inf))
-    return found
+    return found, doubts
+
+
+def _end_of(spell: Span, doubts: Sequence[Span], began: float) -> float:
+    """Return when an earlier attempt ended: where home doubted it until the newest attempt began, when the doubt began."""
+    begin, end = spell
+    over = [doubted for doubted, back in doubts if begin <= doubted < began <= back + _SLACK_S]
+    return min([end, began, *over])
 
 
 def _began_at(run: Run, started_at: float, spells: Sequence[Span], seen: Sequence[Seen]) -> float:
