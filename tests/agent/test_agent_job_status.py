@@ -145,6 +145,8 @@ def test_after_a_restart_of_its_machine_it_is_not_lost_and_not_run_again(
         go(this_host, "s-4")
         kill_both(job)
         eventually(lambda: all(process_identity.judge(job[name]) == "dead" for name in ("supervisor", "guardian")))
+        lock = paths_of(this_host, "s-4").supervisor_lock
+        eventually(lambda: not files.is_locked(lock))  # the kernel lets go of it a moment after the process is gone
         monkeypatch.setattr(process_identity, "_host", {**process_identity.current_host(), "boot_id": "another"})
         evidence = Evidence(paths_of(this_host, "s-4"))
         told = evidence.as_json()
