@@ -15,11 +15,9 @@ from armada.errors import NotFound
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping
 from armada.store import runs
-from armada.sync.checkpoints.new_folder import damaged, open_regular
+from armada.sync.checkpoints.new_folder import damaged, open_regular, read_whole
 from armada.sync.checkpoints.proof import doubt
-from armada.sync.checkpoints.published import read_published
 from armada.sync.checkpoints.selection import choose_checkpoint
-from armada.sync.errors import ManifestRejected
 from armada.verdicts.retention import is_resume_only
 
 if TYPE_CHECKING:
@@ -119,17 +117,7 @@ def find_subject(database: Database, run: Run, word: str, *, everything: bool, s
     except NotFound as error:
         error.hint = f"armada pull {run.run_id}; {error.hint}" if error.hint else f"armada pull {run.run_id}"
         raise
-    place = checkpoint.home_path
-    if place is None or not place.is_dir():
-        raise NotFound(
-            f"the folder of checkpoint-{checkpoint.step} of {run.run_id} is gone from home",
-            hint=f"armada pull {run.run_id} --checkpoint {checkpoint.step}",
-        )
-    try:
-        manifest, here = read_published(place, checkpoint.digest)
-    except ManifestRejected as error:
-        doubt(database, checkpoint, "its manifest")
-        raise damaged(checkpoint, "MANIFEST.json") from error
+    place, manifest, here = read_whole(database, checkpoint, checkpoint.home_path)
     chosen = _chosen(manifest.files, everything=everything)
     if not chosen:
         raise NotFound(

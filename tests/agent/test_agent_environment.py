@@ -221,9 +221,19 @@ def test_an_environment_is_on_the_disk_before_it_counts_as_ready(
     assert (folder.is_dir(), (folder / "READY").exists()) == (True, False)
 
 
-def test_a_whole_disk_is_flushed(tmp_path: Path) -> None:
+def test_a_whole_disk_is_flushed_at_once_where_the_kernel_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("x")
+    durability.fsync_disk(str(tmp_path))  # for real, in whichever way is possible here
+    flushed: list[str] = []
+
+    def flush(descriptor: int) -> bool:
+        flushed.append(os.path.realpath(f"/dev/fd/{descriptor}"))
+        return True
+
+    monkeypatch.setattr(durability, "_syncfs", flush)
+    monkeypatch.setattr("armada_agent.foundation.files.fsync_folder", flushed.append)
     durability.fsync_disk(str(tmp_path))
+    assert flushed == [str(tmp_path)]
 
 
 def test_without_such_a_call_each_file_and_folder_is_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from armada.errors import NotFound
 from armada.provision.content import Content, take_stock
-from armada.sync.checkpoints.new_folder import damaged
+from armada.sync.checkpoints.new_folder import damaged, read_whole
 from armada.sync.checkpoints.proof import doubt
-from armada.sync.checkpoints.published import read_published
-from armada.sync.errors import ManifestRejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -40,16 +37,7 @@ def checkpoint_content(
         ArmadaError: A file is not as it came.
         ProvisionFailed: A file cannot be read.
     """
-    if not place.is_dir():
-        raise NotFound(
-            f"the folder of checkpoint-{checkpoint.step} of {checkpoint.run_id} is gone from home",
-            hint=f"armada pull {checkpoint.run_id} --checkpoint {checkpoint.step}",
-        )
-    try:
-        manifest, here = read_published(place, checkpoint.digest)
-    except ManifestRejected as error:
-        doubt(database, checkpoint, "its manifest")
-        raise damaged(checkpoint, "MANIFEST.json", _NOTHING_SENT) from error
+    _, manifest, here = read_whole(database, checkpoint, place, _NOTHING_SENT)
     names = choose(file.path for file in here)
     for name in names:
         if not (place / name).is_file():

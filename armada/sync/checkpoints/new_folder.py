@@ -12,12 +12,13 @@ import shutil
 import stat
 from typing import TYPE_CHECKING, BinaryIO
 
-from armada.errors import ArmadaError, Conflict, UsageError
+from armada.errors import ArmadaError, Conflict, NotFound, UsageError
 from armada.foundation.atomic_write import fsync
 from armada.foundation.ending_signals import like_an_interrupt
 from armada.foundation.sanitize import sanitize_line
 from armada.sync.checkpoints.proof import doubt
-from armada.sync.errors import DiskFull
+from armada.sync.checkpoints.published import read_published
+from armada.sync.errors import DiskFull, ManifestRejected
 from armada.units import amount
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from armada.paths import HomePaths
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
+    from armada.sync.checkpoints.manifest import Manifest
     from armada.sync.transfer.interface import File
 
 _BLOCK = 1 << 20
@@ -148,6 +150,33 @@ def damaged(checkpoint: Checkpoint, name: str, outcome: str = "nothing was writt
         f"as it came; {outcome}",
         hint=f"armada sync verify {checkpoint.run_id} --read-data",
     )
+
+
+def read_whole(
+    database: Database, checkpoint: Checkpoint, place: Path | None, outcome: str = "nothing was written"
+) -> tuple[Path, Manifest, list[File]]:
+    """Return the folder of a checkpoint at home, its manifest, and the files that are to be there.
+
+    Args:
+        database: The store. A manifest that is not as it came is recorded there as damage.
+        checkpoint: The checkpoint.
+        place: Its folder, as recorded.
+        outcome: What is not done where this fails.
+
+    Raises:
+        NotFound: The folder is gone.
+        ArmadaError: The manifest is not as it came.
+    """
+    if place is None or not place.is_dir():
+        raise NotFound(
+            f"the folder of checkpoint-{checkpoint.step} of {checkpoint.run_id} is gone from home",
+            hint=f"armada pull {checkpoint.run_id} --checkpoint {checkpoint.step}",
+        )
+    try:
+        return (place, *read_published(place, checkpoint.digest))
+    except ManifestRejected as error:
+        doubt(database, checkpoint, "its manifest")
+        raise damaged(checkpoint, "MANIFEST.json", outcome) from error
 
 
 def open_regular(path: Path) -> int | None:

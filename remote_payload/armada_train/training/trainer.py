@@ -342,7 +342,7 @@ class Trainer(Evaluating):
         except WeightsDifferError as error:
             raise PayloadFailure(
                 "resume_mismatch",
-                f"{error}: put its files back from home, or move {source} away to resume from the checkpoint before it",
+                f"{error}: put its files back from home, or start another run with `start_from` of the checkpoint before it",
             ) from error
 
     def _load_weights(self, source: Path) -> None:
