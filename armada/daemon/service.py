@@ -97,7 +97,7 @@ class Daemon:
         self._watchers: dict[str, Watcher] = {}
         self._known = KnownHosts(home)
         self._sync = SyncScheduler(home, self._board, sync_host=sync_host)
-        self._messenger = Messenger(home, now=self._clock.now)
+        self._messenger = Messenger(home, now=self._clock.now, hosts=self._known.last_configured)
         self._active: dict[str, frozenset[str]] = {}
         self._started_at = self._clock.now()
         self._last_tick: tuple[float, float] | None = None
@@ -255,7 +255,9 @@ class Daemon:
                 self._board.remove(name)
         for name, host in hosts.items():
             if name not in self._watchers:
-                self._watchers[name] = Watcher(host, self._home, self._board, now=self._clock.now)
+                self._watchers[name] = Watcher(
+                    host, self._home, self._board, now=self._clock.now, hosts=self._known.last_configured
+                )
                 self._watchers[name].start()
         active: dict[str, set[str]] = {}
         for run_id, host_name in watchable_ids(database):

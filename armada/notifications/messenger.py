@@ -21,8 +21,9 @@ from armada.store.database import Database
 from armada.store.queries.tariffs import read_tariffs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from armada.config.hosts import Host
     from armada.costs.tariff import Tariff
     from armada.paths import HomePaths
     from armada.store.notifications import Notification
@@ -53,6 +54,7 @@ class Messenger:
         now: Returns unix time.
         deliver: Sends a message to a URL.
         show: Shows a message on this machine's screen.
+        hosts: Returns all hosts, for what they cost; those of hosts.yaml by default, so without those of projects.
     """
 
     def __init__(
@@ -62,11 +64,13 @@ class Messenger:
         now: Callable[[], float] = time.time,
         deliver: Deliver = delivery.deliver,
         show: Callable[[str, str], None] = delivery.show,
+        hosts: Callable[[], Mapping[str, Host]] | None = None,
     ) -> None:
         self._home = home
         self._now = now
         self._deliver = deliver
         self._show = show
+        self._hosts = hosts or (lambda: load_hosts(home))
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._complaint: str | None = None
@@ -131,7 +135,7 @@ class Messenger:
     def _tariffs(self, database: Database) -> dict[str, Tariff]:
         """Return what each host costs; empty if hosts.yaml is invalid, which the daemon reports elsewhere."""
         try:
-            return read_tariffs(database, load_hosts(self._home))
+            return read_tariffs(database, self._hosts())
         except ConfigError:
             return {}
 
