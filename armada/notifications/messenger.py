@@ -38,6 +38,8 @@ FIRST_RETRY_S = 30.0
 LONGEST_RETRY_S = 3600.0
 _RETRY = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
 MOST_LINES = 20
+MOST_CHARACTERS = 900
+"""Of a digest: Pushover takes 1,024, Discord 2,000 with the title, Telegram 4,096."""
 
 
 class Deliver(Protocol):
@@ -97,14 +99,15 @@ class Messenger:
         if settings.desktop:
             destinations[delivery.DESKTOP] = ""
         self._collect(database, settings, destinations)
-        groups: dict[tuple[str, str], list[Notification]] = {}
+        # What was refused is sent apart from what is new, which would be refused with it.
+        groups: dict[tuple[str, str, bool], list[Notification]] = {}
         now = self._now()
         for message in outbox.waiting(database):
             _, _, destination = message.key.rpartition("@")
             if destination in destinations and _is_due(message, now):
-                groups.setdefault((message.kind, destination), []).append(message)
+                groups.setdefault((message.kind, destination, message.tries > 0), []).append(message)
         sent = 0
-        for (kind, destination), messages in groups.items():
+        for (kind, destination, _), messages in sorted(groups.items(), key=lambda group: group[0][2]):
             last = outbox.last_delivery(database, kind, destination)
             if last is None or not 0 <= now - last < APART_S:
                 sent += self._send(database, destination, destinations[destination], messages)
@@ -163,11 +166,14 @@ class Messenger:
                     )
 
     def _send(self, database: Database, destination: str, url: str, messages: list[Notification]) -> int:
-        title, body = _as_one(messages)
-        ids = [message.id for message in messages]
         now = self._now()
         tries = max(message.tries for message in messages)
-        outbox.mark_try(database, ids, now + _RETRY.pause_s(tries + 1))
+        outbox.mark_try(database, [message.id for message in messages], now + _RETRY.pause_s(tries + 1))
+        # A digest may be refused for one of its messages: every second time, another one of them goes alone.
+        alone = messages[-1 - tries // 2 % len(messages)]
+        chosen = [alone] if tries and tries % 2 == 0 else messages
+        ids = [message.id for message in chosen]
+        title, body = _as_one(chosen)
         try:
             if destination == delivery.DESKTOP:
                 self._show(title, body)
@@ -175,11 +181,12 @@ class Messenger:
                 self._deliver(url, title, body)
         except ArmadaError as error:
             why = sanitize_line(f"{error.message} ({error.hint})" if error.hint else error.message)
-            outbox.mark_failed(database, ids, why)
+            outbox.mark_failed(database, [message.id for message in messages], why)
             if tries == 0:
                 log.warning("a notification (%s) was not delivered: %s; armada retries it", messages[0].kind, why)
             return 0
         outbox.mark_delivered(database, ids, self._now())
+        outbox.retry_at(database, [message.id for message in messages if message not in chosen], now + APART_S)
         return 1
 
 
@@ -194,9 +201,15 @@ def _as_one(messages: list[Notification]) -> tuple[str, str]:
         return messages[0].title, messages[0].body
     titles = {message.title for message in messages}
     title = titles.pop() if len(titles) == 1 else f"{len(messages)} × {messages[0].kind.replace('_', ' ')}"
-    lines = [message.body for message in messages[:MOST_LINES]]
-    rest = [f"… and {len(messages) - MOST_LINES} more: armada ps"] if len(messages) > MOST_LINES else []
-    return title, "\n".join([*lines, *rest])
+    lines: list[str] = []
+    left = MOST_CHARACTERS
+    for message in messages[:MOST_LINES]:
+        left -= len(message.body) + 1
+        if lines and left < 0:
+            break
+        lines.append(message.body[:MOST_CHARACTERS])
+    more = len(messages) - len(lines)
+    return title, "\n".join([*lines, *([f"… and {more} more: armada ps"] if more else [])])
 
 
 def _destination(url: str) -> str:

@@ -80,6 +80,12 @@ def mark_try(database: Database, ids: Iterable[int], next_try_at: float) -> None
         )
 
 
+def retry_at(database: Database, ids: Iterable[int], moment: float) -> None:
+    """Put the next attempt at a moment, in unix time."""
+    with database.transaction() as connection:
+        connection.executemany("UPDATE notifications SET next_try_at = ? WHERE id = ?", [(moment, i) for i in ids])
+
+
 def mark_delivered(database: Database, ids: Iterable[int], moment: float) -> None:
     with database.transaction() as connection:
         connection.executemany(

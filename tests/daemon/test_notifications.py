@@ -95,7 +95,8 @@ def wish(home: HomePaths, **settings: object) -> None:
 
 def end(database: Database, run_id: str, state: str = "failed", reason: str | None = "oom", at: float = 0.0) -> None:
     runs.insert(database, run_id=run_id, name=run_id[:-7], host="box", task="command", experiment=None, spec={})
-    runs.record(database, run_id, Verdict(state, reason, "<b>out of memory</b>", 1, 1), ended_at=at, started_at=at - 60)
+    verdict = Verdict(state, reason, "<b>out of memory</b>", 1, 1)
+    runs.record(database, run_id, verdict, observed_at=at, ended_at=at, started_at=at - 60)
     run_sync.succeeded(database, run_id, began=at, next_due_at=at, final_of=1)
 
 
