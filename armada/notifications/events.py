@@ -37,6 +37,9 @@ SOON_FULL_SHARE = 0.02
 STALLED_S = 60.0
 """Seconds of silence before a run counts as stalled: a host that wakes from sleep shows old heartbeats for a moment."""
 
+CURRENT_S = 3600.0
+"""Seconds for which facts of a disk are taken for those of now; a host that answers is asked every few minutes."""
+
 _NOT_WORTH_IT = frozenset({"killed_by_user", "interrupted", "launched_again", "pruned", "sweep_stopped"})
 """Reasons of ends that the user has just caused, or asked for with a sweep's rule."""
 
@@ -256,8 +259,11 @@ def _full_disks(database: Database, recent: list[Run], now: float, soon_s: float
     for record in host_records.every(database):
         disk = recorded_facts(record.facts).disk
         free, total = (disk.free_bytes, disk.total_bytes) if disk is not None else (None, None)
-        if record.name not in busy or free is None or total is None:
+        seen_at = record.observed_at
+        if record.name not in busy or free is None or total is None or record.unreachable_since is not None:
             continue
+        if seen_at is None or now - seen_at > CURRENT_S:
+            continue  # nobody knows how full it is now; `sync_failing` says that it does not answer
         foreseen = record.forecast
         full_at = foreseen.full_at if foreseen is not None else None
         is_soon = full_at is not None and full_at - now < soon_s

@@ -116,6 +116,21 @@ def test_what_is_refused_keeps_no_later_message_back(home: HomePaths, database: 
     assert left == ["cell-01-aaaaaa"], "and the one that is refused keeps no other back"
 
 
+def test_a_disk_that_nobody_sees_is_not_told_of(database: Database) -> None:
+    now = time.time()
+    runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="command", experiment=None, spec={})
+    hosts.record_facts(database, "box", {"disk": {"free_bytes": 3_000_000_000, "total_bytes": 2_000_000_000_000}})
+
+    def kinds(at: float) -> list[str]:
+        return [event.kind for event in find_events(database, at, sync_failing_s=HOUR_S)]
+
+    assert kinds(now) == ["disk_soon_full"]
+    assert kinds(now + 48 * HOUR_S) == []
+    hosts.mark_unreachable(database, "box", "no route to host")
+    assert kinds(now) == []
+    assert kinds(now + 48 * HOUR_S) == ["sync_failing"]
+
+
 @pytest.mark.parametrize("words", ["@everyone", "<@&123>", "<!channel>", "@all"])
 def test_words_of_a_job_ring_nobody(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
     import requests
