@@ -20,7 +20,7 @@ from armada.daemon.scheduler import SyncHost, SyncScheduler
 from armada.daemon.watcher import Watcher, watchable_ids
 from armada.errors import Conflict, StoreDamaged, StoreGone
 from armada.foundation import process_identity
-from armada.notifications.messenger import Messenger
+from armada.notifications.messenger import Messenger, present_destinations
 from armada.store import hosts as host_records
 from armada.store import notifications, run_sync, running_operations, runs, sweeps
 from armada.store.database import Database, explain
@@ -294,7 +294,9 @@ class Daemon:
             if host.stop_when_idle is not None and (left := self._may_stop(database, name, now)):
                 return left
         waiting = [each for each in notifications.waiting(database) if now - each.created_at < GIVEN_UP_S]
-        return "a notification" if waiting else None
+        present = present_destinations(self._home) if waiting else None
+        left = present is None or any(each.destination in present for each in waiting)
+        return "a notification" if waiting and left else None
 
     def _may_stop(self, database: Database, name: str, now: float) -> str | None:
         """Return a host that is to be stopped when it is idle, unless it has not answered for a long time."""

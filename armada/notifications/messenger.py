@@ -103,7 +103,7 @@ class Messenger:
         groups: dict[tuple[str, str, bool], list[Notification]] = {}
         now = self._now()
         for message in outbox.waiting(database):
-            _, _, destination = message.key.rpartition("@")
+            destination = message.destination
             if destination in destinations and _is_due(message, now):
                 groups.setdefault((message.kind, destination, message.tries > 0), []).append(message)
         sent = 0
@@ -143,8 +143,8 @@ class Messenger:
             return {}
 
     def _collect(self, database: Database, settings: NotificationSettings, destinations: dict[str, str]) -> None:
-        # Events from before the user configured notifications are not reported.
-        wished_at = 0.0 if outbox.any_ever(database) else self._home.notifications_file.stat().st_mtime
+        # Events from before the user named a destination, or a kind, are not reported there.
+        changed_at = self._home.notifications_file.stat().st_mtime
         found = find_events(
             database,
             self._now(),
@@ -152,6 +152,8 @@ class Messenger:
             disk_full_s=settings.disk_full_hours * 3600.0,
             tariffs=self._tariffs(database),
         )
+        asked = {(event.kind, destination) for event in found for destination in destinations}
+        known = {each for each in asked if outbox.any_ever(database, *each)}
         for event in found:
             if event.kind in settings.on:
                 for destination in destinations:
@@ -161,7 +163,7 @@ class Messenger:
                         kind=event.kind,
                         title=event.title,
                         body=event.body,
-                        delivered=event.at < wished_at,
+                        delivered=event.at < changed_at and (event.kind, destination) not in known,
                         now=self._now(),
                     )
 
@@ -210,6 +212,17 @@ def _as_one(messages: list[Notification]) -> tuple[str, str]:
         lines.append(message.body[:MOST_CHARACTERS])
     more = len(messages) - len(lines)
     return title, "\n".join([*lines, *([f"… and {more} more: armada ps"] if more else [])])
+
+
+def present_destinations(home: HomePaths) -> frozenset[str] | None:
+    """Return the destinations of the file as the store names them; None if the file is wrong: they are not known now."""
+    try:
+        settings = load_settings(home)
+    except ConfigError:
+        return None
+    if settings is None:
+        return frozenset()
+    return frozenset(map(_destination, settings.urls)) | ({delivery.DESKTOP} if settings.desktop else frozenset())
 
 
 def _destination(url: str) -> str:

@@ -27,6 +27,10 @@ class Notification:
     next_try_at: float | None
     error: str | None
 
+    @property
+    def destination(self) -> str:
+        return self.key.rpartition("@")[2]
+
 
 def post(
     database: Database, *, key: str, kind: str, title: str, body: str, delivered: bool = False, now: float | None = None
@@ -114,5 +118,7 @@ def events(database: Database, limit: int = 50) -> list[Notification]:
     return sorted(found.values(), key=lambda message: -message.id)[:limit]
 
 
-def any_ever(database: Database) -> bool:
-    return database.connection.execute("SELECT 1 FROM notifications LIMIT 1").fetchone() is not None
+def any_ever(database: Database, kind: str, destination: str) -> bool:
+    """Whether there ever was a message of this kind for a destination (the part of the key after the last `@`)."""
+    query = "SELECT 1 FROM notifications WHERE kind = ? AND key LIKE ? LIMIT 1"
+    return database.connection.execute(query, (kind, f"%@{destination}")).fetchone() is not None

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from armada.daemon.service import IDLE_S, Clock, Daemon
 from armada.notifications import delivery
 from armada.notifications.events import find_events
 from armada.notifications.messenger import APART_S, LONGEST_RETRY_S, Messenger
@@ -114,6 +115,48 @@ def test_what_is_refused_keeps_no_later_message_back(home: HomePaths, database: 
         box.work(database, LONGEST_RETRY_S)
     left = [message.key.partition(":")[0] for message in notifications.waiting(database)]
     assert left == ["cell-01-aaaaaa"], "and the one that is refused keeps no other back"
+
+
+def test_a_destination_that_is_changed_or_added_gets_nothing_of_before(home: HomePaths, database: Database) -> None:
+    box = Box(home)
+    fail(database, "q-aaaaaa", box.now - HOUR_S)
+    box.work(database)
+    assert len(box.taken) == 1
+    home.notifications_file.write_text(json.dumps({"urls": ["json://box?password=new", "json://other"]}))
+    os.utime(home.notifications_file, (box.now, box.now))
+    box.work(database, APART_S)
+    assert len(box.taken) == 1
+    fail(database, "r-aaaaaa", box.now)
+    box.work(database, APART_S)
+    assert [text.splitlines()[0] for text in box.taken] == ["q failed", "r failed", "r failed"]
+
+
+def test_a_kind_that_is_added_begins_with_what_comes(home: HomePaths, database: Database) -> None:
+    box = Box(home)
+    home.notifications_file.write_text(json.dumps({"urls": ["json://box"], "on": ["run_finished"]}))
+    os.utime(home.notifications_file, (1.0, 1.0))
+    fail(database, "q-aaaaaa", box.now - HOUR_S)
+    box.work(database)
+    home.notifications_file.write_text(json.dumps({"urls": ["json://box"], "on": ["run_failed"]}))
+    os.utime(home.notifications_file, (box.now, box.now))
+    box.work(database, APART_S)
+    assert box.taken == []
+
+
+def test_what_waits_for_a_destination_that_is_gone_keeps_no_daemon(home: HomePaths, database: Database) -> None:
+    home.daemon.mkdir()
+    now = time.time()
+    notifications.post(database, key="x@desktop", kind="run_failed", title="t", body="b", now=now)
+    clock = [now]
+    daemon = Daemon(home, auto=True, clock=Clock(lambda: clock[0], lambda: clock[0]))
+    for text, stays in (("desktop: true", True), ("urls: [broken", True), ("desktop: false", False)):
+        home.notifications_file.write_text(text)
+        found = []
+        for _ in range(2):
+            clock[0] += IDLE_S + 1
+            found.append(daemon.tick(database))
+        assert found[-1] is stays, text
+    daemon.close()
 
 
 def test_a_disk_that_nobody_sees_is_not_told_of(database: Database) -> None:
