@@ -262,6 +262,8 @@ def _quoting_hint(location: Location, errors: list[ErrorDetails], place: Place, 
             return f"""put quotes around it, and around all for the shell: {place.option} '{_key_of(place)}="{shown(value)}"'"""
         return "put quotes around it" if is_private else f'put quotes around it: "{shown(value)}"'
     if isinstance(value, str) and wants & {"int_type", "float_type", "bool_type"} and _reads_as_number(value):
+        if is_private:
+            return "leave the quotes out"
         return (
             f"leave the quotes out: {f'{_key_of(place)}={value}' if place.override is not None else f'{key}: {value}'}"
         )

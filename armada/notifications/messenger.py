@@ -143,7 +143,8 @@ class Messenger:
             return {}
 
     def _collect(self, database: Database, settings: NotificationSettings, destinations: dict[str, str]) -> None:
-        # Events from before the user named a destination, or a kind, are not reported there.
+        # Events from before the user named a destination, or a kind, are not reported there; but what the former
+        # destinations refused, as after a password was changed, goes to those of now.
         changed_at = self._home.notifications_file.stat().st_mtime
         found = find_events(
             database,
@@ -156,6 +157,8 @@ class Messenger:
         known = {each for each in asked if outbox.any_ever(database, *each)}
         for event in found:
             if event.kind in settings.on:
+                new = {each for each in destinations if (event.kind, each) not in known}
+                is_of_before = bool(new) and event.at < changed_at and not outbox.reached_nobody(database, event.key)
                 for destination in destinations:
                     outbox.post(
                         database,
@@ -163,7 +166,7 @@ class Messenger:
                         kind=event.kind,
                         title=event.title,
                         body=event.body,
-                        delivered=event.at < changed_at and (event.kind, destination) not in known,
+                        delivered=is_of_before and destination in new,
                         now=self._now(),
                     )
 
@@ -188,7 +191,8 @@ class Messenger:
                 log.warning("a notification (%s) was not delivered: %s; armada retries it", messages[0].kind, why)
             return 0
         outbox.mark_delivered(database, ids, self._now())
-        outbox.retry_at(database, [message.id for message in messages if message not in chosen], now + APART_S)
+        if others := [message.id for message in messages if message not in chosen]:
+            outbox.retry_at(database, others, now + APART_S)
         return 1
 
 

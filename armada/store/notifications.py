@@ -118,6 +118,13 @@ def events(database: Database, limit: int = 50) -> list[Notification]:
     return sorted(found.values(), key=lambda message: -message.id)[:limit]
 
 
+def reached_nobody(database: Database, event: str) -> bool:
+    """Whether an event (the part of a key before the last `@`) has messages, and none of them was delivered."""
+    query = "SELECT count(*), count(delivered_at) FROM notifications WHERE substr(key, 1, length(?1) + 1) = ?1 || '@'"
+    posted, delivered = database.connection.execute(query, (event,)).fetchone()
+    return bool(posted) and not delivered
+
+
 def any_ever(database: Database, kind: str, destination: str) -> bool:
     """Whether there ever was a message of this kind for a destination (the part of the key after the last `@`)."""
     query = "SELECT 1 FROM notifications WHERE kind = ? AND key LIKE ? LIMIT 1"

@@ -351,6 +351,7 @@ def test_the_file_is_checked_like_every_other(home: HomePaths) -> None:
         "urls:\n- mailto://me:app-password@gmail.com: 1",
         "mailto://me:app-password@gmail.com: true",
         "on: mailto://me:app-password@gmail.com",
+        'desktop: "73737373"',
         "desktop: mailto://me:app-password@gmail.com",
         "app-password: 1\napp-password: 2",
         "urls: [*app-password]",
@@ -370,6 +371,7 @@ def test_a_mistake_in_the_file_puts_no_password_of_it_anywhere(
         Messenger(home).work_once(database)
     assert "notifications.yaml" in caplog.text
     seen = f"{refused.value} {refused.value.hint} {refused.value.__cause__} {caplog.text} {_notifications(home)}"
+    assert "73737373" not in seen
     assert "password" not in seen.replace("may be a password", "")
 
 

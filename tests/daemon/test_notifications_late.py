@@ -131,6 +131,19 @@ def test_a_destination_that_is_changed_or_added_gets_nothing_of_before(home: Hom
     assert [text.splitlines()[0] for text in box.taken] == ["q failed", "r failed", "r failed"]
 
 
+def test_what_the_former_password_kept_back_goes_to_the_new_one(home: HomePaths, database: Database) -> None:
+    box = Box(home)
+    box.poison = "on box"
+    fail(database, "q-aaaaaa", box.now - HOUR_S)
+    box.work(database)
+    home.notifications_file.write_text(json.dumps({"urls": ["json://box?password=new"]}))
+    os.utime(home.notifications_file, (box.now, box.now))
+    box.poison = None
+    for _ in range(3):
+        box.work(database, APART_S)
+    assert [text.splitlines()[0] for text in box.taken] == ["q failed"]
+
+
 def test_a_kind_that_is_added_begins_with_what_comes(home: HomePaths, database: Database) -> None:
     box = Box(home)
     home.notifications_file.write_text(json.dumps({"urls": ["json://box"], "on": ["run_finished"]}))
