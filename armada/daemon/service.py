@@ -294,9 +294,10 @@ class Daemon:
             if host.stop_when_idle is not None and (left := self._may_stop(database, name, now)):
                 return left
         waiting = [each for each in notifications.waiting(database) if now - each.created_at < GIVEN_UP_S]
-        present = present_destinations(self._home) if waiting else None
-        left = present is None or any(each.destination in present for each in waiting)
-        return "a notification" if waiting and left else None
+        present = present_destinations(self._home) if waiting else frozenset()
+        if present is None:  # the file is wrong; once it is corrected, they are sent
+            return "a notification"
+        return "a notification" if any(each.destination in present for each in waiting) else None
 
     def _may_stop(self, database: Database, name: str, now: float) -> str | None:
         """Return a host that is to be stopped when it is idle, unless it has not answered for a long time."""
