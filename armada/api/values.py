@@ -205,7 +205,7 @@ class Setting:
 
     Attributes:
         key: Such as `train.learning_rate`.
-        values: One for each run; None where the setting is missing.
+        values: One for each run; None where the setting is missing, `***` where it may be a secret.
     """
 
     key: str

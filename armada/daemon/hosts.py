@@ -27,6 +27,11 @@ class KnownHosts:
         self._home = home
         self._files: dict[Path, tuple[int | None, dict[str, Host]]] = {}
         self._troubles: dict[Path, str] = {}
+        self._configured_last: dict[str, Host] = {}
+
+    def last_configured(self) -> dict[str, Host]:
+        """Return every host as last read, also those that were wiped: what they cost counts. Any thread may ask."""
+        return self._configured_last
 
     @property
     def troubles(self) -> tuple[str, ...]:
@@ -38,6 +43,7 @@ class KnownHosts:
         known = records.every(database)
         released = {record.name for record in known if record.released_at is not None} | being_wiped(database)
         hosts = self._configured({Path(record.origin) for record in known if record.origin})
+        self._configured_last = hosts
         return {name: host for name, host in hosts.items() if name not in released}
 
     def _configured(self, origins: set[Path]) -> dict[str, Host]:

@@ -20,7 +20,7 @@ from armada.daemon.scheduler import SyncHost, SyncScheduler
 from armada.daemon.watcher import Watcher, watchable_ids
 from armada.errors import Conflict, StoreDamaged, StoreGone
 from armada.foundation import process_identity
-from armada.notifications.messenger import Messenger
+from armada.notifications.messenger import Messenger, present_destinations
 from armada.store import hosts as host_records
 from armada.store import notifications, run_sync, running_operations, runs, sweeps
 from armada.store.database import Database, explain
@@ -97,7 +97,7 @@ class Daemon:
         self._watchers: dict[str, Watcher] = {}
         self._known = KnownHosts(home)
         self._sync = SyncScheduler(home, self._board, sync_host=sync_host)
-        self._messenger = Messenger(home, now=self._clock.now)
+        self._messenger = Messenger(home, now=self._clock.now, hosts=self._known.last_configured)
         self._active: dict[str, frozenset[str]] = {}
         self._started_at = self._clock.now()
         self._last_tick: tuple[float, float] | None = None
@@ -255,7 +255,9 @@ class Daemon:
                 self._board.remove(name)
         for name, host in hosts.items():
             if name not in self._watchers:
-                self._watchers[name] = Watcher(host, self._home, self._board, now=self._clock.now)
+                self._watchers[name] = Watcher(
+                    host, self._home, self._board, now=self._clock.now, hosts=self._known.last_configured
+                )
                 self._watchers[name].start()
         active: dict[str, set[str]] = {}
         for run_id, host_name in watchable_ids(database):
@@ -292,7 +294,10 @@ class Daemon:
             if host.stop_when_idle is not None and (left := self._may_stop(database, name, now)):
                 return left
         waiting = [each for each in notifications.waiting(database) if now - each.created_at < GIVEN_UP_S]
-        return "a notification" if waiting else None
+        present = present_destinations(self._home) if waiting else frozenset()
+        if present is None:  # the file is wrong; once it is corrected, they are sent
+            return "a notification"
+        return "a notification" if any(each.destination in present for each in waiting) else None
 
     def _may_stop(self, database: Database, name: str, now: float) -> str | None:
         """Return a host that is to be stopped when it is idle, unless it has not answered for a long time."""

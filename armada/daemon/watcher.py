@@ -30,7 +30,7 @@ from armada.units import span
 from armada.verdicts.idle import GAP_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from armada.config.hosts import Host
     from armada.daemon.host_status import HostStatusRegistry
@@ -86,10 +86,17 @@ class Watcher:
         home: Home's folders.
         board: Receives the status.
         now: Returns unix time.
+        hosts: Returns all hosts, for what they cost; those of hosts.yaml by default, so without those of projects.
     """
 
     def __init__(
-        self, host: Host, home: HomePaths, board: HostStatusRegistry, *, now: Callable[[], float] = time.time
+        self,
+        host: Host,
+        home: HomePaths,
+        board: HostStatusRegistry,
+        *,
+        now: Callable[[], float] = time.time,
+        hosts: Callable[[], Mapping[str, Host]] | None = None,
     ) -> None:
         self.host = host
         self._home = home
@@ -106,7 +113,7 @@ class Watcher:
         self._retries = Retries(self._session)
         self._idle_stop = IdleStop(host, home, now=now)
         self._budget = HostBudget(self._session)
-        self._tending = Tending(self._session, lambda: load_hosts(self._home))
+        self._tending = Tending(self._session, hosts or (lambda: load_hosts(home)))
         board.add(host.name)
         self._thread = threading.Thread(target=self._work, name=f"watch {host.name}", daemon=True)
 
