@@ -103,10 +103,13 @@ def _run(options: argparse.Namespace) -> int:
 
     home = _home()
     open_journal(home, aloud=not options.detached)
-    serve(home, auto=options.auto)
+    renewed = serve(home, auto=options.auto)
     # Threads may wait for dead connections for half a minute; what they do is safe to break off at any instruction.
     sys.stdout.flush()
     sys.stderr.flush()
+    if renewed:
+        # An upgrade keeps the interpreter's place. If the program there is still this one, it refuses the store and ends.
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  # no shell, and our own words
     os._exit(0)
 
 
