@@ -18,7 +18,7 @@ from armada.daemon.hosts import KnownHosts
 from armada.daemon.instance import only_instance
 from armada.daemon.scheduler import SyncHost, SyncScheduler
 from armada.daemon.watcher import Watcher, watchable_ids
-from armada.errors import Conflict, StoreDamaged, StoreGone
+from armada.errors import ArmadaError, ConfigError, Conflict, StoreDamaged, StoreGone
 from armada.foundation import process_identity
 from armada.notifications.messenger import Messenger
 from armada.store import hosts as host_records
@@ -193,6 +193,11 @@ class Daemon:
         except StoreGone as gone:
             log.error("ending: %s", gone)  # noqa: TRY400  # its traceback says no more
             return "gone"
+        except (Conflict, ConfigError) as error:
+            if isinstance(error.__cause__, sqlite3.Error) and not isinstance(error, StoreDamaged):
+                # A lock or a full disk is temporary: not the exit codes after which systemd starts no other.
+                raise ArmadaError(str(error), hint=error.hint) from error
+            raise
         with opened as database:
             log.info("armada %s watches (process %d)", __version__, process_identity.current().pid)
             self._messenger.start()
