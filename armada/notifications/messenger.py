@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import threading
@@ -34,6 +33,9 @@ APART_S = 60.0
 """Seconds between two messages of one kind to one destination; events in between are combined into one message."""
 
 LOOK_S = 5.0
+REOPEN_S = 60.0
+"""Seconds until a store that could not be opened is tried again."""
+
 FIRST_RETRY_S = 30.0
 LONGEST_RETRY_S = 3600.0
 _RETRY = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
@@ -114,14 +116,23 @@ class Messenger:
         return sent
 
     def _work(self) -> None:
-        # If the store was deleted, the daemon says so and ends.
-        with contextlib.suppress(StoreGone), Database(self._home.store, existing=True) as database:
-            while not self._stopped.is_set():
-                try:
-                    self.work_once(database)
-                except Exception:
-                    log.exception("notifications failed; armada retries them")
-                self._stopped.wait(LOOK_S)
+        while not self._stopped.is_set():
+            try:
+                with Database(self._home.store, existing=True) as database:
+                    self._work_with(database)
+            except StoreGone:
+                return  # the daemon says so and ends
+            except Exception:
+                log.exception("notifications failed: armada cannot open the store; it retries that")
+                self._stopped.wait(REOPEN_S)
+
+    def _work_with(self, database: Database) -> None:
+        while not self._stopped.is_set():
+            try:
+                self.work_once(database)
+            except Exception:
+                log.exception("notifications failed; armada retries them")
+            self._stopped.wait(LOOK_S)
 
     def _settings(self) -> NotificationSettings | None:
         """Return the settings in their current file. An invalid file is reported once; no messages are sent until it is corrected."""

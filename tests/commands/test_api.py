@@ -67,6 +67,7 @@ def test_a_run_from_the_plan_to_the_release(armada: Commands, fleet: Armada) -> 
     (armada.local_runs / started.run_id / "output.log").write_text("another\n")
     assert fleet.sync(started)[0].kept == ("output.log",)
     assert fleet.release("local").safe
+    assert fleet.release("local").local
     assert fleet.checkpoints(started) == []
     with store(armada) as database:
         recorded = [(each.kind, each.by, each.state) for each in operations.recent(database)]

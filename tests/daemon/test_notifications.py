@@ -205,6 +205,10 @@ def test_only_what_was_asked_for_and_nothing_from_before_is_told(
     end(database, "new-aaaaaa", at=now.at)
     messenger.work_once(database)
     assert [message["title"] for message in mailbox.taken] == ["new failed"]
+    now.at += APART_S
+    end(database, "theirs-aaaaaa", state="cancelled", reason="removed", at=now.at)  # by its site
+    messenger.work_once(database)
+    assert [message["title"] for message in mailbox.taken] == ["new failed", "theirs cancelled"]
 
 
 def test_a_guessed_end_is_told_as_one_and_its_revision_too(database: Database) -> None:
