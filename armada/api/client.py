@@ -443,7 +443,7 @@ class Armada:
             ReleaseItem(each.run_id, sanitize_line(each.what, 2000), each.lost, each.hint and sanitize_line(each.hint))
             for each in items
         )
-        return ReleaseCheck(host, not losses(items), told)
+        return ReleaseCheck(host, not losses(items), told, session.host.local)
 
 
 def _check_count(name: str, value: int, least: int, most: int) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from armada.api.values import Checkpoint, Comparison, HostPlan, Operation, Run, RunMetrics, Setting, SyncResult
-from armada.foundation.sanitize import sanitize_line
+from armada.foundation.sanitize import sanitize_line, sanitize_text
 
 if TYPE_CHECKING:
     from armada.compare.gather import Comparison as Gathered
@@ -89,8 +89,19 @@ def plan_of(compared: Compared) -> HostPlan:
 
 def comparison_of(gathered: Gathered) -> Comparison:
     """Return a comparison as a value."""
-    settings = tuple(Setting(each.key, tuple(each.values)) for each in gathered.settings)
+    settings = tuple(Setting(each.key, tuple(map(_sanitized, each.masked))) for each in gathered.settings)
     return Comparison(tuple(map(_compared_run, gathered.runs)), settings)
+
+
+def _sanitized(value: Any) -> Any:
+    """Return a setting whose texts have no control characters, at any depth."""
+    if isinstance(value, str):
+        return sanitize_text(value)  # with its line ends, as a template has them
+    if isinstance(value, list | tuple):
+        return [_sanitized(item) for item in value]
+    if isinstance(value, dict):
+        return {_sanitized(str(key)): _sanitized(item) for key, item in value.items()}
+    return value
 
 
 def _compared_run(summary: RunSummary) -> RunMetrics:

@@ -117,10 +117,10 @@ class Opened:
         return None if launcher is None or launcher.id == own(self.home).id else launcher.named
 
     def start_daemon(self) -> None:
-        """Start the daemon of the home that the commands use, unless one runs or `ARMADA_NO_DAEMON` forbids it."""
+        """Start this home's daemon, unless one runs or `ARMADA_NO_DAEMON` forbids it."""
         from armada.daemon.control import start
 
-        if self.home == HomePaths.from_environment() and os.environ.get("ARMADA_NO_DAEMON", "") in ("", "0"):
+        if os.environ.get("ARMADA_NO_DAEMON", "") in ("", "0"):
             start(self.home, auto=True)
 
     def _was_wiped(self, name: str) -> bool:

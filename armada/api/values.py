@@ -205,7 +205,7 @@ class Setting:
 
     Attributes:
         key: Such as `train.learning_rate`.
-        values: One for each run; None where the setting is missing.
+        values: One for each run; None where the setting is missing, `***` where it may be a secret.
     """
 
     key: str
@@ -298,8 +298,10 @@ class ReleaseCheck:
         host: The host's name.
         safe: Nothing that armada has there would be lost.
         items: What there is, run by run.
+        local: Home is on the same machine, and would be lost with it.
     """
 
     host: str
     safe: bool
     items: tuple[ReleaseItem, ...]
+    local: bool = False

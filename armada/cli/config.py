@@ -137,11 +137,11 @@ def _target(options: argparse.Namespace) -> Path | None:
 
 def _write(target: Path, text: str, *, overwrite: bool) -> None:
     """Write the file; one that came into being meanwhile stays, unless it may be replaced."""
-    from armada.foundation.atomic_write import write_atomically
+    from armada.foundation.atomic_write import rewrite_atomically
 
     if overwrite and target.exists():
         # What a link names is replaced, so that the link stays.
-        write_atomically(target.resolve(), text, mode=target.stat().st_mode & 0o777)
+        rewrite_atomically(target.resolve(), text)
         return
     try:
         with target.open("x", encoding="utf-8", newline="") as file:

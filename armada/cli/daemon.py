@@ -9,6 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from armada import __version__
 from armada.cli.printing import print_json, print_line
 from armada.errors import UsageError
 from armada.foundation.sanitize import sanitize_line, sanitize_text
@@ -32,6 +33,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     run = verbs.add_parser("run", help="Run in the foreground", description="Run the daemon in the foreground.")
     run.add_argument("--auto", action="store_true", help="Exit after 5 minutes with nothing to watch or sync")
     run.add_argument("--detached", action="store_true", help=argparse.SUPPRESS)
+    run.add_argument("--quiet", action="store_true", help=argparse.SUPPRESS)
     run.set_defaults(handler=_run)
 
     start = verbs.add_parser("start", help="Start in the background", description="Start the daemon in the background.")
@@ -98,15 +100,21 @@ def _run(options: argparse.Namespace) -> int:
         from armada.daemon.control import detach
 
         detach()
+    from armada.daemon.control import take_over
     from armada.daemon.journal import open_journal
     from armada.daemon.service import serve
 
     home = _home()
-    open_journal(home, aloud=not options.detached)
-    serve(home, auto=options.auto)
+    open_journal(home, aloud=not options.detached and not options.quiet)
+    if not options.auto:
+        take_over(home)
+    renewed = serve(home, auto=options.auto)
     # Threads may wait for dead connections for half a minute; what they do is safe to break off at any instruction.
     sys.stdout.flush()
     sys.stderr.flush()
+    if renewed:
+        # An upgrade keeps the interpreter's place. If the program there is still this one, it refuses the store and ends.
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  # no shell, and our own words
     os._exit(0)
 
 
@@ -148,6 +156,10 @@ def _status(options: argparse.Namespace) -> int:
         return code
     print(_sentence(judged))
     if status is not None and judged.condition in ("fresh", "stale"):
+        if status.version != __version__:
+            print(
+                f"  ⚠ it runs armada {sanitize_line(status.version, 40)}, and this is armada {__version__}: restart it"
+            )
         for trouble in status.configuration:
             print(f"  ⚠ {sanitize_line(trouble, 1000)}")
         for name, host in sorted(status.hosts.items()):

@@ -158,8 +158,9 @@ def _of_run(run_id: str) -> tuple[Path, dict[str, Any], dict[str, object]]:
 def _sweep(path: Path, changes: list[str]) -> dict[str, object]:
     """The cells of a sweep; asks no host."""
     from armada.sweeps.cells import Words, expand, read_draft
+    from armada.sweeps.goal import with_goal
 
-    draft = read_draft(path, Words(overrides=tuple(changes)))
+    draft = with_goal(read_draft(path, Words(overrides=tuple(changes))))
     searched = draft.sweep.search is not None
     labels = [] if searched or draft.count > MOST_CELLS else [cell.label for cell in expand(draft)]
     return {

@@ -186,6 +186,7 @@ def _launch(options: argparse.Namespace) -> int:
     from armada.cli.sweep_launch import announce, caller, dry_run, say_plan
     from armada.paths import new_run_id
     from armada.sweeps.cells import read_draft
+    from armada.sweeps.goal import goal_words, with_goal
     from armada.sweeps.planning import Asked
     from armada.sweeps.pruning import settings_for_pruning, words_of
     from armada.sweeps.rules import refuse_unkeepable
@@ -197,7 +198,7 @@ def _launch(options: argparse.Namespace) -> int:
     _refuse_repeated(options.host)
     context = Context()
     hosts = [context.host(name) for name in options.host]
-    draft = read_draft(path, _words(options))
+    draft = with_goal(read_draft(path, _words(options)))
     refuse_unkeepable(draft.sweep.stop, hosts, time.time())
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     parallel = options.parallel or draft.sweep.parallel
@@ -220,10 +221,12 @@ def _launch(options: argparse.Namespace) -> int:
             | settings_for_pruning(draft.sweep.prune)
             | (settings_for(draft, search) if search else {}),
         )
+        best = goal_words(draft.sweep.decided_goal, draft.sweep.metric or "")
         if search is not None:
-            reporter.stage("search", f"{search.trials} trials, {len(cells)} at once; others follow as these end")
+            told = f"{search.trials} trials by {best}, {len(cells)} at once; others follow as these end"
+            reporter.stage("search", told)
         if (rule := draft.sweep.prune) is not None:
-            reporter.stage("prune", words_of(rule, draft.sweep.metric or ""))
+            reporter.stage("prune", words_of(rule, best))
         if options.dry_run:
             return dry_run(asked, reporter, as_json=options.json)
         outcome = launch_sweep(asked, caller(reporter), lambda plan: say_plan(reporter, asked, plan))
@@ -256,7 +259,7 @@ def _extend(options: argparse.Namespace) -> int:
     path, draft_words = _former_words(record, options)
     draft = read_draft(path, draft_words)
     settings = settings_of(record)
-    there = cells_of(context.database, record.name, settings.metric, settings.goal)
+    there = cells_of(context.database, record.name, settings.metric, settings.decided_goal)
     refuse_over(context, record)
     known = _known(record, there)
     found = runs.of_sweep(context.database, record.name)

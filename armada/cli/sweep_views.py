@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from armada.cli.printing import print_json
 from armada.cli.runs import condition, seen
 from armada.cli.table import table
+from armada.config.best_metric import direction_of
 from armada.costs.report import cost_so_far
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
@@ -18,6 +19,7 @@ from armada.store import runs, sweeps
 from armada.store.best_metric import common_best
 from armada.sweeps.cells import open_values
 from armada.sweeps.counts import count_states, newest_runs
+from armada.sweeps.goal import goal_words
 from armada.sweeps.pruning import without_metric
 from armada.sweeps.rules import settings_of, why_stop
 from armada.sweeps.searched import search_standing
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.costs.amounts import Amounts
+    from armada.foundation.metric_goals import Goal
     from armada.store.runs import Run
     from armada.store.sweeps import SweepRecord
     from armada.sweeps.standing import CellStanding
@@ -45,7 +48,7 @@ def show(context: Context, options: argparse.Namespace) -> int:
         _tend(context, record.name)
         record = sweeps.find(context.database, record.name)
     settings = settings_of(record)
-    cells = cells_of(context.database, record.name, settings.metric, settings.goal)
+    cells = cells_of(context.database, record.name, settings.metric, settings.decided_goal)
     if options.json:
         print_json(_summary(context, record, cells))
         return 0
@@ -67,7 +70,7 @@ def show(context: Context, options: argparse.Namespace) -> int:
         for cell in cells
     ]
     print(table(header, rows))
-    if metric and cells and all(cell.run.ended for cell in cells) and not ranked(cells, settings.goal):
+    if metric and cells and all(cell.run.ended for cell in cells) and not ranked(cells, settings.decided_goal):
         print(f"⚠ no cell recorded {metric}{_known_metrics(context, cells)}")
     return 0
 
@@ -82,18 +85,7 @@ def best(context: Context, options: argparse.Namespace) -> int:
     record = sweeps.find(context.database, options.sweep)
     if not (options.cached or context.is_read_only):
         _observe(context, record.name)
-    settings = settings_of(record)
-    metric, goal = options.metric or settings.metric, options.goal or settings.goal
-    if settings.metric is None:
-        told = common_best(context.database, (cell.run.run_id for cell in cells_of(context.database, record.name)))
-        if told is not None and metric in (None, told.name):
-            metric, goal = told.name, options.goal or told.goal
-    if metric is None:
-        everything = cells_of(context.database, record.name)
-        raise UsageError(
-            f"{record.name} has no `metric` to compare by{_known_metrics(context, everything)}",
-            hint="--metric eval_loss",
-        )
+    metric, goal = _compared_by(context, record, options)
     cells = cells_of(context.database, record.name, metric, goal)
     order = ranked(cells, goal)
     if not order:
@@ -109,10 +101,35 @@ def best(context: Context, options: argparse.Namespace) -> int:
         for cell in order
     ]
     print(table(("CELL", metric.upper(), "AT STEP", "RUN", "STATE", "VALUES"), rows))
+    other = "max" if goal == "min" else "min"
+    doubt = "" if options.goal or direction_of(metric) == goal else f"; --goal {other} if that is wrong"
+    print(f"({goal_words(goal, metric)} is best{doubt})")
     missing = len(cells) - len(order)
     if missing:
         print(f"({counted(missing, 'cell')} without {metric})")
     return 0
+
+
+def _compared_by(context: Context, record: SweepRecord, options: argparse.Namespace) -> tuple[str, Goal]:
+    """Return the metric that the cells of a sweep are compared by, and whether low or high values of it are better."""
+    settings = settings_of(record)
+    metric: str | None = options.metric or settings.metric
+    goal: Goal | None = settings.goal if metric == settings.metric else None
+    everything = cells_of(context.database, record.name)
+    if goal is None:
+        told = common_best(context.database, (cell.run.run_id for cell in everything))
+        if told is not None and metric in (None, told.name):
+            metric, goal = told.name, told.goal
+    if metric is None:
+        raise UsageError(
+            f"{record.name} has no `metric` to compare by{_known_metrics(context, everything)}",
+            hint="--metric eval_loss",
+        )
+    if goal is None and metric != settings.metric:
+        goal = direction_of(metric)
+    if options.goal is not None:
+        goal = "max" if options.goal == "max" else "min"
+    return metric, goal or "min"
 
 
 def stop(context: Context, options: argparse.Namespace) -> int:
@@ -260,7 +277,7 @@ def refuse_over(context: Context, record: SweepRecord) -> None:
     """
     settings = settings_of(record)
     cost = sweep_cost(context, record.name) if settings.stop.cost is not None else None
-    cells = cells_of(context.database, record.name, settings.metric, settings.goal)
+    cells = cells_of(context.database, record.name, settings.metric, settings.decided_goal)
     if (why := why_stop(record, cells, cost, time.time())) is not None:
         raise Conflict(
             f"cells that are added to {record.name} would be stopped at once: {why}",
@@ -330,7 +347,7 @@ def _summary(context: Context, record: SweepRecord, cells: Sequence[CellStanding
         "why": record.why,
         "created_at": record.created_at,
         "metric": settings.metric,
-        "goal": settings.goal,
+        "goal": settings.decided_goal,
         "cells": list(map(_cell, cells)),
         "costs": costs.as_json() if costs is not None else None,
         "search": search.as_json() if search is not None else None,

@@ -41,8 +41,11 @@ def requirements_of(environment: KeptEnvironment) -> str:
 
 
 def packages_of(text: str) -> dict[str, str]:
-    """Read a list of requirements: versions by normalized name (`typing-extensions`: `4.12`); other sources as written."""
-    found: dict[str, str] = {}
+    """Read a list of requirements: versions by normalized name (`typing-extensions`: `4.12`); other sources as written.
+
+    Of a name with several lines, such as one for each version of Python, all count.
+    """
+    found: dict[str, dict[str, None]] = {}
     for line in text.splitlines()[:_MOST_LINES]:
         plain = line.partition(" #")[0].strip()
         match = _REQUIREMENT.fullmatch(plain)
@@ -50,8 +53,10 @@ def packages_of(text: str) -> dict[str, str]:
             continue
         name = re.sub(r"[-_.]+", "-", match[1]).lower()
         version = match[2].strip().removeprefix("==").strip()
-        found[sanitize_line(name, 100)] = sanitize_line(version or "any version", _LONGEST)
-    return found
+        versions = found.setdefault(sanitize_line(name, 100), {})
+        if version:
+            versions[version] = None
+    return {name: sanitize_line(", ".join(versions) or "any version", _LONGEST) for name, versions in found.items()}
 
 
 def compare_packages(before: dict[str, str], after: dict[str, str]) -> list[PackageChange]:

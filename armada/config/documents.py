@@ -7,6 +7,7 @@ twice, keys that are not text, merge keys, custom tags, `010` (8 in YAML 1.1, 10
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ Location = tuple[str | int, ...]
 _LARGEST_BYTES = 4 << 20  # a data file given by mistake; the largest real one is a few KiB
 _MOST_NODES = 100_000  # aliases of aliases grow exponentially
 _CORE = "tag:yaml.org,2002:"
+_QUOTES_TEXT = re.compile(r"""(['"])(?!<[a-z ]+>['"])..+\1""")
 _LITERAL = frozenset({"str", "timestamp", "value", "merge"})
 
 
@@ -49,12 +51,16 @@ class Place:
 
 @dataclass(slots=True)
 class Document:
-    """The values of one file (or of several merged files), and the place of each key and value."""
+    """The values of one file (or of several merged files), and the place of each key and value.
+
+    Errors about a file that `is_private` quote none of its values, and no key that they do not know.
+    """
 
     path: Path
     data: dict[str, Any]
     keys: dict[Location, Place] = field(default_factory=dict)
     values: dict[Location, Place] = field(default_factory=dict)
+    is_private: bool = False
 
     def key_place(self, location: Location) -> Place:
         return self._nearest(self.keys, location)
@@ -99,6 +105,27 @@ def read_document(path: Path) -> Document:
         ConfigError: It cannot be read, or is not YAML of that shape.
     """
     return parse_document(read_text(path), path)
+
+
+def read_private_document(path: Path) -> Document:
+    """Read a file with passwords in it; see `read_document`. No error quotes its text.
+
+    Raises:
+        ConfigError: It cannot be read, or is not YAML of that shape.
+    """
+    text = read_text(path)
+    try:
+        document = parse_document(text, path)
+    except ConfigError as error:
+        cause = error.__cause__
+        # The parser's other sentences are constant: "mapping values are not allowed here".
+        is_constant = isinstance(cause, MarkedYAMLError) and not _QUOTES_TEXT.search(error.message)
+        message = error.message if is_constant else "not YAML that armada takes"
+        raise ConfigError(
+            f"{message} (its text is not shown: it may be a password)", path=path, line=error.line
+        ) from None
+    document.is_private = True
+    return document
 
 
 def parse_document(text: str, path: Path) -> Document:

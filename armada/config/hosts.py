@@ -311,17 +311,17 @@ def load_hosts(home: HomePaths, project: Path | None = None) -> dict[str, Host]:
 
     Args:
         home: Whose hosts.yaml is read.
-        project: A folder; the hosts of its armada.yaml win over the user's.
+        project: A folder; the hosts of its armada.yaml are added. The user's own win: a project that was cloned must not
+            say where a host is to which the user sends secrets.
 
     Raises:
         ConfigError: One of the files is wrong.
     """
-    hosts = {LOCAL: Host(name=LOCAL, local=True)}
-    files = [home.hosts_file] + ([project / PROJECT_FILE] if project is not None else [])
-    for file in files:
-        if file.exists():
-            hosts.update(hosts_of(read_document(file)))
-    return hosts
+    own, theirs = (
+        hosts_of(read_document(file)) if file is not None and file.exists() else {}
+        for file in (home.hosts_file, project / PROJECT_FILE if project is not None else None)
+    )
+    return {LOCAL: Host(name=LOCAL, local=True), **own, **theirs, **own}
 
 
 def home_bytes_per_s(home: HomePaths) -> float | None:

@@ -11,7 +11,7 @@ from armada.config.documents import Document, Place, build, compose, read_text
 from armada.config.hosts import LOCAL, Host, hosts_of
 from armada.config.hosts_text import with_entry, with_settings, without_entry
 from armada.errors import ConfigError, Conflict, NotFound
-from armada.foundation.atomic_write import write_atomically
+from armada.foundation.atomic_write import rewrite_atomically
 from armada.foundation.locks import locked
 from armada.paths import HomePaths
 
@@ -108,7 +108,7 @@ def change_host(home: HomePaths, name: str, settings: Mapping[str, object]) -> H
     with locked(file.with_name(".hosts.yaml.lock")):
         change = foresee_change(home, name, settings)
         if change.text_after != change.text_before:
-            write_atomically(file.resolve(), change.text_after)
+            rewrite_atomically(file.resolve(), change.text_after)
     return change
 
 
@@ -157,7 +157,7 @@ def _edit(
         after = change(before, hosts)
         _compare(after, file, expected(hosts))
         first()
-        write_atomically(file.resolve(), after)  # a link to somebody's dotfiles stays a link
+        rewrite_atomically(file.resolve(), after)  # a link to somebody's dotfiles stays a link
 
 
 def _compare(text: str, file: Path, expected: dict[str, Host]) -> None:

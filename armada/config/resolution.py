@@ -98,7 +98,7 @@ def _host(home: HomePaths, project: Path, name: str) -> tuple[Host, dict[str, st
             f"no host is called {name!r}", hint=f"did you mean {near}?" if near else f"known: {', '.join(hosts)}"
         )
     places: dict[str, str] = {}
-    for file in (home.hosts_file, project / PROJECT_FILE):  # the later wins, as it does in load_hosts
+    for file in (project / PROJECT_FILE, home.hosts_file):  # the later wins, as it does in load_hosts
         if not file.exists():
             continue
         written = written_places(read_document(file))

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from armada.config.documents import shown
 from armada.config.settings import FilledText, Settings, problem
 from armada.costs.price import parse_money
+from armada.foundation.metric_goals import Goal
 
 Count = Annotated[int, Field(ge=1, lt=2**31)]
 
@@ -197,12 +198,17 @@ class Sweep(Settings):
     """How many cells run at once on all hosts together; by default as many as the hosts have GPUs for."""
     metric: FilledText | None = None
     """What cells are compared by, such as `eval_loss`."""
-    goal: Literal["min", "max"] = "min"
-    """Whether a small or a large `metric` is good."""
+    goal: Literal["min", "max"] | None = None
+    """Whether a small or a large `metric` is good; needed only where neither `train.best_metric` nor its name says so."""
     stop: StopRule = StopRule()
     """When the cells that are left are stopped."""
     prune: PruneRule | None = None
     """Stops cells that do badly at given steps: `{at: [500, 1000, 2000], reduction: 3}`."""
+
+    @property
+    def decided_goal(self) -> Goal:
+        """The goal; `min` where it is open, as in what former releases recorded."""
+        return self.goal or "min"
 
     @field_validator("grid")
     @classmethod

@@ -209,10 +209,18 @@ def _one_problem(
     return Problem(
         location,
         document.value_place(location),
-        f"{name} must be {wanted}, not {shown(first['input'])}",
-        _quoting_hint(location, errors, document.value_place(location)),
+        f"{name} must be {wanted}, not {_private_kind(first['input']) if document.is_private else shown(first['input'])}",
+        _quoting_hint(location, errors, document.value_place(location), is_private=document.is_private),
         "value",
     )
+
+
+def _private_kind(value: object) -> str:
+    """Name a value that must not be shown."""
+    if isinstance(value, str):
+        return "this text"
+    kinds = {dict: "this mapping", list: "this list", type(None): "nothing", bool: "true or false"}
+    return kinds.get(type(value), "this number")
 
 
 def _missing(document: Document, model: type[BaseModel], location: Location, depth: int) -> Problem:
@@ -244,7 +252,7 @@ def _wanted(error: ErrorDetails) -> str:
     return _KINDS.get(kind) or f"something else ({error['msg']})"
 
 
-def _quoting_hint(location: Location, errors: list[ErrorDetails], place: Place) -> str | None:
+def _quoting_hint(location: Location, errors: list[ErrorDetails], place: Place, *, is_private: bool) -> str | None:
     """Most wrong types in YAML are a matter of quotes."""
     value = errors[0]["input"]
     wants = {error["type"] for error in errors}
@@ -252,8 +260,10 @@ def _quoting_hint(location: Location, errors: list[ErrorDetails], place: Place) 
     if "string_type" in wants and isinstance(value, bool | int | float):
         if place.override is not None:  # the shell takes away a single pair
             return f"""put quotes around it, and around all for the shell: {place.option} '{_key_of(place)}="{shown(value)}"'"""
-        return f'put quotes around it: "{shown(value)}"'
+        return "put quotes around it" if is_private else f'put quotes around it: "{shown(value)}"'
     if isinstance(value, str) and wants & {"int_type", "float_type", "bool_type"} and _reads_as_number(value):
+        if is_private:
+            return "leave the quotes out"
         return (
             f"leave the quotes out: {f'{_key_of(place)}={value}' if place.override is not None else f'{key}: {value}'}"
         )
@@ -296,7 +306,9 @@ def _unknown(
         hint = f"did you mean `{dotted((*location[:depth], *elsewhere))}`?"
     else:
         hint = f"known here: {', '.join(allowed)}"
-    return Problem(location, document.key_place(location), f"unknown key `{dotted(location)}`", hint, "unknown")
+    is_shown = meant is not None or not document.is_private
+    message = f"unknown key `{dotted(location)}`" if is_shown else "unknown key (not shown: it may be a password)"
+    return Problem(location, document.key_place(location), message, hint, "unknown")
 
 
 def _elsewhere(key: str, model: type[BaseModel], given: Mapping[str, Any]) -> Location | None:

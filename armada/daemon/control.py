@@ -9,13 +9,14 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from armada import __version__
 from armada.daemon import instance, journal, status
+from armada.daemon.variables import environment
 from armada.errors import ArmadaError, Conflict, NotFound
 from armada.foundation import process_identity
-from armada.store.running_operations import BY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from armada.paths import HomePaths
 
@@ -23,31 +24,14 @@ START_S = 20.0
 STOP_S = 30.0
 _POLL_S = 0.05
 
-# The variables that locate the program, its user, ssh's agent and the desktop. All others are dropped: the command that
-# starts a daemon may carry secrets for a run, which a process that lives for days does not need.
-_KEPT = frozenset(
-    {
-        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV"),
-        *("SSH_AUTH_SOCK", "KRB5CCNAME", "DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS"),
-        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),
-        *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
-    }
-)
-_KEPT_PREFIXES = ("ARMADA_", "LC_", "XDG_", "PYTHON")
-
-
-def environment(own: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables that a daemon gets from the command that starts it."""
-    kept = {name: value for name, value in own.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
-    kept.pop(BY, None)  # what the daemon does later, nobody has asked for
-    return kept
-
 
 def start(home: HomePaths, *, auto: bool = False) -> bool:
-    """Start a daemon in the background, unless there is one.
+    """Start a daemon in the background, unless there is one that does.
+
+    An automatic one gives its place to one that stays, and to one of another version of armada.
 
     Args:
-        home: The home to serve.
+        home: The home to serve, which need not be the one that this process's environment names.
         auto: The daemon may exit when nothing is left to do; then this call does not wait for it to come up.
 
     Returns:
@@ -57,14 +41,14 @@ def start(home: HomePaths, *, auto: bool = False) -> bool:
     Raises:
         ArmadaError: The daemon did not come up; the error has the end of its log.
     """
-    if instance.is_held(home):
+    if instance.is_held(home) and not _make_room(home, auto=auto):
         return False
     home.daemon.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     with os.fdopen(os.open(journal.log_file(home), flags, 0o600), "ab") as log:
         first = subprocess.Popen(
             [sys.executable, "-m", "armada", "daemon", "run", "--detached", *(["--auto"] if auto else [])],
-            env=environment(os.environ),
+            env=environment(os.environ, home),
             cwd="/",  # it must not keep a file system busy that should be unmounted
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -80,6 +64,33 @@ def start(home: HomePaths, *, auto: bool = False) -> bool:
         f"the daemon did not start within {START_S:.0f} s; the end of its log:\n{journal.tail(home, 10)}",
         hint="run armada daemon run to see what it does",
     )
+
+
+def take_over(home: HomePaths) -> None:
+    """Stop an automatic daemon, so that this process can be one that stays.
+
+    Raises:
+        Conflict: It did not exit in time.
+    """
+    _make_room(home, auto=False)
+
+
+def _make_room(home: HomePaths, *, auto: bool) -> bool:
+    """Stop the daemon if it is automatic and a new one would do better; return whether a new one may start."""
+    found, held = status.read(home), instance.holder(home)
+    if found is None or held is None or (found.pid, found.start_time) != (held.pid, held.start_time):
+        return False  # it is only starting
+    if not found.auto or (auto and found.version == __version__):
+        return False
+    try:
+        stop(home)
+    except NotFound:
+        return True  # it ended meanwhile
+    except Conflict:
+        if not auto:
+            raise
+        return False  # a launch does not fail because of it; `daemon status` calls it stale
+    return True
 
 
 def _is_in_session(process: process_identity.Process | None, session: int) -> bool:

@@ -14,6 +14,8 @@ from armada.store import hosts as records
 from armada.store.running_operations import being_wiped
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from armada.paths import HomePaths
     from armada.store.database import Database
 
@@ -27,6 +29,11 @@ class KnownHosts:
         self._home = home
         self._files: dict[Path, tuple[int | None, dict[str, Host]]] = {}
         self._troubles: dict[Path, str] = {}
+        self._configured_last: dict[str, Host] = {}
+
+    def last_configured(self) -> dict[str, Host]:
+        """Return every host as last read, also those that were wiped: what they cost counts. Any thread may ask."""
+        return self._configured_last
 
     @property
     def troubles(self) -> tuple[str, ...]:
@@ -37,17 +44,23 @@ class KnownHosts:
         """Return every host by name, except those that were or are being wiped. The user's own hosts override a project's."""
         known = records.every(database)
         released = {record.name for record in known if record.released_at is not None} | being_wiped(database)
-        hosts = self._configured({Path(record.origin) for record in known if record.origin})
+        hosts = self._configured({record.name: record.origin for record in known if record.origin is not None})
+        self._configured_last = hosts
         return {name: host for name, host in hosts.items() if name not in released}
 
-    def _configured(self, origins: set[Path]) -> dict[str, Host]:
-        projects = sorted(path for path in origins if path.name == PROJECT_FILE)
+    def _configured(self, origins: Mapping[str, str]) -> dict[str, Host]:
+        """Return the hosts of all files; of two projects that use one name, that of the last launch is meant."""
+        projects = sorted({Path(origin) for origin in origins.values() if Path(origin).name == PROJECT_FILE})
         found: dict[str, Host] = {LOCAL: Host(name=LOCAL, local=True)}
         for path in (*projects, self._home.hosts_file):
             changed = _changed_ns(path)
             if path not in self._files or self._files[path][0] != changed:
                 self._files[path] = (changed, self._load(path))
-            found |= self._files[path][1]
+            found |= {
+                name: host
+                for name, host in self._files[path][1].items()
+                if path == self._home.hosts_file or origins.get(name, str(path)) == str(path)
+            }
         return found
 
     def _load(self, path: Path) -> dict[str, Host]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import plistlib
+import shlex
 import sys
 from pathlib import Path
 
+from armada.daemon import instance
 from armada.daemon.journal import log_file
+from armada.daemon.variables import locating
 from armada.foundation.atomic_write import write_atomically
 from armada.paths import HomePaths
 
@@ -41,7 +44,8 @@ def launchd_plist(python: str, environment: dict[str, str], log: Path) -> bytes:
     return plistlib.dumps(
         {
             "Label": LABEL,
-            "ProgramArguments": [python, "-m", "armada", "daemon", "run"],
+            # launchd never rotates what it takes of stderr: only what the log cannot have goes there.
+            "ProgramArguments": [python, "-m", "armada", "daemon", "run", "--quiet"],
             "EnvironmentVariables": environment,
             "RunAtLoad": True,
             "KeepAlive": {"SuccessfulExit": False},
@@ -58,17 +62,23 @@ def install(home: HomePaths) -> tuple[Path, list[str]]:
     Returns:
         The file, and the commands that the user runs next: the service is not enabled automatically.
     """
-    kept = {name: os.environ[name] for name in ("ARMADA_HOME", "ARMADA_SSH_CONFIG", "PATH") if os.environ.get(name)}
-    if "ARMADA_HOME" in kept:
-        kept["ARMADA_HOME"] = str(Path(kept["ARMADA_HOME"]).expanduser().absolute())
+    kept = {name: os.environ[name] for name in ("PATH",) if os.environ.get(name)} | locating(os.environ, home)
+    # One that a person started, which holds its place until it is told to stop; the service would end at once.
+    first = ["armada daemon stop"] if instance.is_held(home) else []
     if sys.platform == "darwin":
         place = Path.home() / "Library" / "LaunchAgents" / f"{LABEL}.plist"
         _write(place, launchd_plist(sys.executable, kept, log_file(home)))
-        return place, [f"launchctl bootstrap gui/{os.getuid()} '{place}'"]
-    base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    place = Path(base) / "systemd" / "user" / "armada.service"
+        return place, [*first, f"launchctl bootstrap gui/{os.getuid()} '{place}'"]
+    usual = Path.home() / ".config"
+    named = Path(os.environ.get("XDG_CONFIG_HOME") or usual)
+    base = named if named.is_absolute() else usual
+    place = base / "systemd" / "user" / "armada.service"
     _write(place, systemd_unit(sys.executable, kept).encode())
+    # systemd's own environment may lack the variable; of a file that it finds itself, it makes no link.
+    linked = [f"systemctl --user link {shlex.quote(str(place))}"] if base != usual else []
     return place, [
+        *first,
+        *linked,
         "systemctl --user daemon-reload",
         "systemctl --user enable --now armada",
         "loginctl enable-linger      # so that it keeps running when you log out",

@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from armada import __version__
 from armada.daemon import readiness, status
@@ -18,12 +18,13 @@ from armada.daemon.hosts import KnownHosts
 from armada.daemon.instance import only_instance
 from armada.daemon.scheduler import SyncHost, SyncScheduler
 from armada.daemon.watcher import Watcher, watchable_ids
-from armada.errors import Conflict, StoreDamaged, StoreGone
+from armada.errors import ArmadaError, ConfigError, Conflict, StoreDamaged, StoreGone
 from armada.foundation import process_identity
-from armada.notifications.messenger import Messenger
+from armada.notifications.messenger import Messenger, present_destinations
 from armada.store import hosts as host_records
 from armada.store import notifications, run_sync, running_operations, runs, sweeps
 from armada.store.database import Database, explain
+from armada.store.queries.renewal import KNOWN, version_of
 from armada.sync.runs.sync_host import sync_host
 from armada.units import span
 from armada.verdicts.idle import stopping_of
@@ -56,6 +57,9 @@ SYNC_S = 2.0
 SETTLE_S = 30.0
 GIVEN_UP_S = 7 * 86_400.0
 """A run that ended so long ago and still is not at home, or cannot be found, does not keep a daemon alive."""
+
+End = Literal["over", "another store", "another program"]
+"""How a daemon ended: for good; because the store's file was replaced; because a newer armada renewed the store."""
 
 LEAVE_S = 5.0
 COMPLAIN_S = 60.0
@@ -97,7 +101,7 @@ class Daemon:
         self._watchers: dict[str, Watcher] = {}
         self._known = KnownHosts(home)
         self._sync = SyncScheduler(home, self._board, sync_host=sync_host)
-        self._messenger = Messenger(home, now=self._clock.now)
+        self._messenger = Messenger(home, now=self._clock.now, hosts=self._known.last_configured)
         self._active: dict[str, frozenset[str]] = {}
         self._started_at = self._clock.now()
         self._last_tick: tuple[float, float] | None = None
@@ -117,11 +121,11 @@ class Daemon:
         """Whether a sync is running."""
         return self._sync.busy
 
-    def run(self) -> bool:
+    def run(self) -> End:
         """Run as this home's daemon.
 
         Returns:
-            Whether a new daemon should start at once, because the store's file was replaced by another.
+            Whether it is over, or who should start at once in its place.
 
         Raises:
             Conflict: Another process is the daemon.
@@ -135,7 +139,9 @@ class Daemon:
             if self._stop.is_set() or store != "there" or not self._came_late():
                 break
         readiness.notify("STOPPING=1")
-        return store == "replaced" and not self._stop.is_set()
+        if self._stop.is_set():
+            return "over"
+        return "another store" if store == "replaced" else "another program" if store == "renewed" else "over"
 
     def _why(self, store: str) -> str:
         """Return why it exits."""
@@ -145,6 +151,8 @@ class Daemon:
             return f"the store {self._home.store} was deleted or moved away"
         if store == "replaced":
             return f"another store replaced {self._home.store}"
+        if store == "renewed":
+            return f"a newer armada than {__version__} renewed the store {self._home.store}"
         return "nothing was left to watch or sync"
 
     def tick(self, database: Database) -> bool:
@@ -185,6 +193,11 @@ class Daemon:
         except StoreGone as gone:
             log.error("ending: %s", gone)  # noqa: TRY400  # its traceback says no more
             return "gone"
+        except (Conflict, ConfigError) as error:
+            if isinstance(error.__cause__, sqlite3.Error) and not isinstance(error, StoreDamaged):
+                # A lock or a full disk is temporary: not the exit codes after which systemd starts no other.
+                raise ArmadaError(str(error), hint=error.hint) from error
+            raise
         with opened as database:
             log.info("armada %s watches (process %d)", __version__, process_identity.current().pid)
             self._messenger.start()
@@ -193,7 +206,7 @@ class Daemon:
             going = True
             # If the store was deleted, nobody sees what is written to the open file, and its name must not be created
             # again.
-            while (store := database.state) == "there" and going and not self._stop.is_set():
+            while (store := _state_of(database)) == "there" and going and not self._stop.is_set():
                 try:
                     going = self.tick(database)
                 except Exception as error:
@@ -249,13 +262,18 @@ class Daemon:
 
     def _watch(self, database: Database, hosts: dict[str, Host]) -> None:
         """Start a watcher for every new host, and replace those of hosts whose configuration changed."""
-        for name in [name for name, watcher in self._watchers.items() if hosts.get(name) != watcher.host]:
+        former = [
+            each for each, watcher in self._watchers.items() if watcher.has_ended or hosts.get(each) != watcher.host
+        ]
+        for name in former:
             self._watchers.pop(name).stop()
             if name not in hosts:
                 self._board.remove(name)
         for name, host in hosts.items():
             if name not in self._watchers:
-                self._watchers[name] = Watcher(host, self._home, self._board, now=self._clock.now)
+                self._watchers[name] = Watcher(
+                    host, self._home, self._board, now=self._clock.now, hosts=self._known.last_configured
+                )
                 self._watchers[name].start()
         active: dict[str, set[str]] = {}
         for run_id, host_name in watchable_ids(database):
@@ -292,7 +310,10 @@ class Daemon:
             if host.stop_when_idle is not None and (left := self._may_stop(database, name, now)):
                 return left
         waiting = [each for each in notifications.waiting(database) if now - each.created_at < GIVEN_UP_S]
-        return "a notification" if waiting else None
+        present = present_destinations(self._home) if waiting else frozenset()
+        if present is None:  # the file is wrong; once it is corrected, they are sent
+            return "a notification"
+        return "a notification" if any(each.destination in present for each in waiting) else None
 
     def _may_stop(self, database: Database, name: str, now: float) -> str | None:
         """Return a host that is to be stopped when it is idle, unless it has not answered for a long time."""
@@ -362,17 +383,32 @@ class Daemon:
             signal.signal(number, leave)
 
 
-def serve(home: HomePaths, *, auto: bool) -> None:
+def _state_of(database: Database) -> str:
+    """Return `renewed` if a newer armada renewed the store, which this one then reads wrong, else the state of its file."""
+    if (state := database.state) != "there":
+        return state
+    try:
+        return "renewed" if version_of(database) > KNOWN else state
+    except sqlite3.DatabaseError:
+        return state  # a lock or a full disk; the next tick reports what is wrong
+
+
+def serve(home: HomePaths, *, auto: bool) -> bool:
     """Run the daemon until it is told to stop, or another one takes over.
+
+    Returns:
+        Whether the installed program should be started in place of this one: a newer armada renewed the store.
 
     Raises:
         Conflict: Another daemon runs, and `auto` is not set.
     """
+    end: End = "over"
     try:
         again = False
-        while Daemon(home, auto=auto, again=again).run():
-            again = True  # the store was replaced: start a new daemon for it
+        while (end := Daemon(home, auto=auto, again=again).run()) == "another store":
+            again = True
     except Conflict as held:
         if not auto:
             raise
         log.info("not needed: %s", held.message)
+    return end == "another program"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -30,7 +29,7 @@ from armada.units import span
 from armada.verdicts.idle import GAP_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from armada.config.hosts import Host
     from armada.daemon.host_status import HostStatusRegistry
@@ -86,10 +85,17 @@ class Watcher:
         home: Home's folders.
         board: Receives the status.
         now: Returns unix time.
+        hosts: Returns all hosts, for what they cost; those of hosts.yaml by default, so without those of projects.
     """
 
     def __init__(
-        self, host: Host, home: HomePaths, board: HostStatusRegistry, *, now: Callable[[], float] = time.time
+        self,
+        host: Host,
+        home: HomePaths,
+        board: HostStatusRegistry,
+        *,
+        now: Callable[[], float] = time.time,
+        hosts: Callable[[], Mapping[str, Host]] | None = None,
     ) -> None:
         self.host = host
         self._home = home
@@ -106,7 +112,7 @@ class Watcher:
         self._retries = Retries(self._session)
         self._idle_stop = IdleStop(host, home, now=now)
         self._budget = HostBudget(self._session)
-        self._tending = Tending(self._session, lambda: load_hosts(self._home))
+        self._tending = Tending(self._session, hosts or (lambda: load_hosts(home)))
         board.add(host.name)
         self._thread = threading.Thread(target=self._work, name=f"watch {host.name}", daemon=True)
 
@@ -122,17 +128,30 @@ class Watcher:
         self._stopped.set()
         self._wake.set()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nobody watches the host any more: its thread ended, or could not be started."""
+        return not self._thread.is_alive()
+
     def join(self, timeout_s: float) -> None:
         self._thread.join(timeout_s)
 
     def _work(self) -> None:
-        # If the store was deleted, the daemon says so and ends.
-        with contextlib.suppress(StoreGone), Database(self._home.store, existing=True) as database:
-            while not self._stopped.is_set():
-                wait_s = self.look(database)
-                self._wake.wait(wait_s)
-                self._wake.clear()
+        while not self._stopped.is_set():
+            try:
+                with Database(self._home.store, existing=True) as database:
+                    while not self._stopped.is_set():
+                        self._rest(self.look(database))
+            except StoreGone:
+                break  # the daemon says so and ends
+            except Exception as error:
+                log.exception("%s: armada cannot use the store; retrying", self.host.name)
+                self._rest(self._stumbled(error))
         self.close()
+
+    def _rest(self, wait_s: float) -> None:
+        self._wake.wait(wait_s)
+        self._wake.clear()
 
     def close(self) -> None:
         """Tell its thread to close the connection."""
@@ -154,9 +173,7 @@ class Watcher:
         except Exception as error:
             # A full disk, a locked store, or a bug of ours: this host and the others are still watched.
             log.exception("%s: checking it failed", name)
-            self._failures += 1
-            wait_s = wait_after_failure_s(self._failures, jitter_roll())
-            self._board.failed(name, sanitize_line(f"{type(error).__name__}: {error}"), self._now() + wait_s)
+            wait_s = self._stumbled(error)
         else:
             going = any(not run.ended for run in active)  # a guessed end is revised soon enough
             wait_s = active_wait_s(self._home, self._now()) if going else IDLE_S
@@ -165,6 +182,14 @@ class Watcher:
             former = self._board.saw(name, self._now(), self._now() + wait_s)
             if former is not None and former.state != "ok":
                 log.info("%s: answers", name)
+        return wait_s
+
+    def _stumbled(self, error: Exception) -> float:
+        """Report a failure of home's own. Return the seconds until the next try."""
+        self._failures += 1
+        wait_s = wait_after_failure_s(self._failures, jitter_roll())
+        why = sanitize_line(f"{type(error).__name__}: {error}")
+        self._board.failed(self.host.name, why, self._now() + wait_s)
         return wait_s
 
     def _told(self, database: Database) -> list[Run]:

@@ -44,6 +44,29 @@ def write_atomically(
             stream.write(content.encode() if isinstance(content, str) else content)
 
 
+def rewrite_atomically(path: Path, content: str | bytes) -> None:
+    """Replace a file that a person may share: it keeps its permissions and, where this user may give it, its owner and group.
+
+    Args:
+        path: The file, which is created for its owner alone if it does not exist. A symbolic link is replaced.
+        content: Text is written as UTF-8.
+
+    Raises:
+        OSError: The disk refuses the file; the old file stays.
+    """
+    with replacing(path, durable=True) as temporary:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
+            with contextlib.suppress(FileNotFoundError):
+                former = path.stat()
+                for owner in (former.st_uid, -1):  # -1: as it is
+                    with contextlib.suppress(OSError):
+                        os.fchown(descriptor, owner, former.st_gid)
+                        break
+                os.fchmod(descriptor, former.st_mode & 0o777)
+
+
 @contextlib.contextmanager
 def replacing(path: Path, *, durable: bool = False, unique: bool = True, keep_first: bool = False) -> Iterator[Path]:
     """Yield the path of a temporary file to write. It becomes `path` at the end of the block, and is deleted if the block fails.

@@ -12,6 +12,8 @@ _LOW = re.compile(r"loss|perplexity|ppl|nll|error|\berr\b|\b(?:mae|mse|rmse|wer|
 _HIGH = re.compile(
     r"acc(?:uracy)?\b|\bf1\b|\bauc\b|bleu|rouge|reward|score|precision|recall|exact_match|\b(?:em|map|mrr|ndcg)\b"
 )
+# Spreads and shares, the reward of the answer that lost, and what counts the right answers under the name of the wrong ones.
+_NEITHER = re.compile(r"\b(?:std|stddev|var|variance|frac|rejected)\b|\berror free\b")
 _SPEEDS = re.compile(r"(?:per_s|per_second|_time|time_s|runtime)$")
 
 
@@ -20,7 +22,7 @@ def goal_of(name: str) -> Goal | None:
     plain = re.sub(r"[^a-z0-9]+", " ", name.lower().replace("exact_match", "exactmatch")).replace(
         "exactmatch", "exact_match"
     )
-    if _SPEEDS.search(name.lower()):
+    if _SPEEDS.search(name.lower()) or _NEITHER.search(plain):
         return None
     if _LOW.search(plain):
         return "min"

@@ -17,7 +17,7 @@ from armada.launch.service import retry
 from armada.monitor.observe import ask_about, observe
 from armada.store import runs
 from armada.store.queries.former_runs import failed_with
-from armada.store.queries.stopped_cells import is_of_stopped_sweep
+from armada.store.queries.stopped_cells import is_of_stopped_sweep, was_pruned
 from armada.verdicts.again import announces, is_copied, may_have_succeeded
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Retries:
         for run in failed_with(database, self._session.host.name, LOST, since=now - RECENT_S):
             if only not in (None, run.run_id):
                 continue
-            if is_of_stopped_sweep(database, run):
+            if is_of_stopped_sweep(database, run) or was_pruned(database, run):
                 continue
             retries = runs.setting(database, run.run_id, "retries") or 0
             if run.submission <= retries and now >= self._not_before.get((run.run_id, run.submission), 0.0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 DESKTOP = "desktop"
 _PATIENCE_S = 20.0
+_NOTHING = "\u200c"
+"""A character without width, behind which `@everyone` is a plain word."""
 _SCRIPT = "on run argv\ndisplay notification (item 2 of argv) with title (item 1 of argv)\nend run"
 
 
@@ -38,9 +41,19 @@ def deliver(url: str, title: str, body: str) -> None:
         service = apprise.Apprise()
         if not service.add(url):
             raise NotDelivered(f"apprise does not know this kind of URL ({url.partition('://')[0]}://)")
+        for each in service:
+            if each.overflow_mode == apprise.OverflowMode.UPSTREAM:  # what a URL says by `?overflow=` counts
+                each.overflow_mode = apprise.OverflowMode.TRUNCATE
+        if not url.startswith(("mailto:", "mailtos:")):
+            title, body = _without_mentions(title), _without_mentions(body)
         taken = service.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT)
     if not taken:
         raise NotDelivered(f"{url.partition('://')[0]}://… did not accept it" + (f": {said[-1]}" if said else ""))
+
+
+def _without_mentions(text: str) -> str:
+    """Break what chat services take for a mention of everybody: a job's words may have `@everyone` or `<!channel>` in them."""
+    return re.sub(r"@|<(?=[!&#])", lambda found: found[0] + _NOTHING, text)
 
 
 def show(title: str, body: str) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 YOUNG_S = 86_400.0
-"""Seconds after which an event is no longer reported."""
+"""Seconds after home learned of an event, after which it is no longer reported."""
 
 KNOWN_S = 7 * 86_400.0
 """Runs that ended more than this many seconds ago are not examined."""
@@ -38,19 +38,27 @@ SOON_FULL_SHARE = 0.02
 STALLED_S = 60.0
 """Seconds of silence before a run counts as stalled: a host that wakes from sleep shows old heartbeats for a moment."""
 
+CURRENT_S = 3600.0
+"""Seconds for which facts of a disk are taken for those of now; a host that answers is asked every few minutes."""
+
 _NOT_WORTH_IT = frozenset({"killed_by_user", "interrupted", "launched_again", "pruned", "sweep_stopped"})
 """Reasons of ends that the user has just caused, or asked for with a sweep's rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened once: equal `key`s mean the same event. `at` is its unix time."""
+    """Something that happened once: equal `key`s mean the same event.
+
+    `at` is when home learned of it, in unix time: a laptop that slept learns later, and a host's clock may be wrong. What
+    `goes_on` is reported however long ago it began.
+    """
 
     key: str
     kind: Kind
     title: str
     body: str
     at: float
+    goes_on: bool = False
 
 
 def find_events(
@@ -61,7 +69,7 @@ def find_events(
     disk_full_s: float = 12 * 3600.0,
     tariffs: Mapping[str, Tariff] | None = None,
 ) -> list[Event]:
-    """Return all events of the last day that the store shows.
+    """Return all events that home learned of in the last day, and those that go on.
 
     Args:
         database: The store.
@@ -72,7 +80,7 @@ def find_events(
     """
     recent = runs.recent(database, now - KNOWN_S)
     found = [
-        *_ends(recent),
+        *_ends(database, recent),
         *_revisions(database, recent),
         *_retries(database, recent, now),
         *_stalls(database, recent, now),
@@ -81,14 +89,14 @@ def find_events(
         *_full_disks(database, recent, now, disk_full_s),
         *_stopped_hosts(database, now),
     ]
-    return [event for event in found if now - event.at < YOUNG_S]
+    return [event for event in found if event.goes_on or now - event.at < YOUNG_S]
 
 
-def _ends(recent: list[Run]) -> Iterator[Event]:
+def _ends(database: Database, recent: list[Run]) -> Iterator[Event]:
     for run in recent:
         if not run.ended or run.reason in _NOT_WORTH_IT:
             continue
-        at = run.ended_at or run.observed_at or run.created_at
+        at = _learned_at(database, run)
         lasted = f" after {span(run.ended_at - run.started_at)}" if run.ended_at and run.started_at else ""
         step = f", step {run.step:,}" if run.step else ""
         loss = f", loss {run.loss_text}" if run.loss_text is not None else ""
@@ -109,6 +117,12 @@ def _ends(recent: list[Run]) -> Iterator[Event]:
             yield Event(
                 key, "run_failed", f"{sanitize_line(run.name, 80)} {run.state}", f"{body}\narmada logs {run.run_id}", at
             )
+
+
+def _learned_at(database: Database, run: Run) -> float:
+    """Return when home learned of a run's end, by home's clock."""
+    learned_at = transitions.entered_at(database, run.run_id, run.state)
+    return learned_at if learned_at is not None else run.ended_at or run.observed_at or run.created_at
 
 
 def _revisions(database: Database, recent: list[Run]) -> Iterator[Event]:
@@ -155,7 +169,7 @@ def _stalls(database: Database, recent: list[Run], now: float) -> Iterator[Event
             f"armada logs {run.run_id}; armada stop {run.run_id}"
         )
         key = f"{run.run_id}:{run.attempt}:stalled:{int(since)}"
-        yield Event(key, "run_stalled", f"{sanitize_line(run.name, 80)} is stalled", body, since)
+        yield Event(key, "run_stalled", f"{sanitize_line(run.name, 80)} is stalled", body, since, goes_on=True)
 
 
 def _spent_budgets(database: Database, recent: list[Run], tariffs: Mapping[str, Tariff], now: float) -> Iterator[Event]:
@@ -179,7 +193,8 @@ def _spent_budgets(database: Database, recent: list[Run], tariffs: Mapping[str, 
             "budget_reached",
             f"{sanitize_line(run.name, 80)}: budget reached",
             body,
-            reached_at,
+            max(reached_at, _learned_at(database, run)) if run.ended else reached_at,
+            goes_on=not run.ended,
         )
 
 
@@ -219,7 +234,14 @@ def _failing_syncs(database: Database, recent: list[Run], now: float, patience_s
             f"{len(waiting)} checkpoints, {size}, exist only there, as far as armada knows"
         )
         key = f"{run.run_id}:sync:{int(since)}"
-        yield Event(key, "sync_failing", f"{sanitize_line(run.name, 80)}: sync is failing", body, since + patience_s)
+        yield Event(
+            key,
+            "sync_failing",
+            f"{sanitize_line(run.name, 80)}: sync is failing",
+            body,
+            since + patience_s,
+            goes_on=True,
+        )
 
 
 def _failing_since(
@@ -238,8 +260,11 @@ def _full_disks(database: Database, recent: list[Run], now: float, soon_s: float
     for record in host_records.every(database):
         disk = recorded_facts(record.facts).disk
         free, total = (disk.free_bytes, disk.total_bytes) if disk is not None else (None, None)
-        if record.name not in busy or free is None or total is None:
+        seen_at = record.observed_at
+        if record.name not in busy or free is None or total is None or record.unreachable_since is not None:
             continue
+        if seen_at is None or now - seen_at > CURRENT_S:
+            continue  # nobody knows how full it is now; `sync_failing` says that it does not answer
         foreseen = record.forecast
         full_at = foreseen.full_at if foreseen is not None else None
         is_soon = full_at is not None and full_at - now < soon_s

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import threading
@@ -21,8 +20,9 @@ from armada.store.database import Database
 from armada.store.queries.tariffs import read_tariffs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from armada.config.hosts import Host
     from armada.costs.tariff import Tariff
     from armada.paths import HomePaths
     from armada.store.notifications import Notification
@@ -33,10 +33,15 @@ APART_S = 60.0
 """Seconds between two messages of one kind to one destination; events in between are combined into one message."""
 
 LOOK_S = 5.0
+REOPEN_S = 60.0
+"""Seconds until a store that could not be opened is tried again."""
+
 FIRST_RETRY_S = 30.0
 LONGEST_RETRY_S = 3600.0
 _RETRY = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
 MOST_LINES = 20
+MOST_CHARACTERS = 900
+"""Of a digest: Pushover takes 1,024, Discord 2,000 with the title, Telegram 4,096."""
 
 
 class Deliver(Protocol):
@@ -53,6 +58,7 @@ class Messenger:
         now: Returns unix time.
         deliver: Sends a message to a URL.
         show: Shows a message on this machine's screen.
+        hosts: Returns all hosts, for what they cost; those of hosts.yaml by default, so without those of projects.
     """
 
     def __init__(
@@ -62,11 +68,13 @@ class Messenger:
         now: Callable[[], float] = time.time,
         deliver: Deliver = delivery.deliver,
         show: Callable[[str, str], None] = delivery.show,
+        hosts: Callable[[], Mapping[str, Host]] | None = None,
     ) -> None:
         self._home = home
         self._now = now
         self._deliver = deliver
         self._show = show
+        self._hosts = hosts or (lambda: load_hosts(home))
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._complaint: str | None = None
@@ -93,28 +101,38 @@ class Messenger:
         if settings.desktop:
             destinations[delivery.DESKTOP] = ""
         self._collect(database, settings, destinations)
-        groups: dict[tuple[str, str], list[Notification]] = {}
+        # What was refused is sent apart from what is new, which would be refused with it.
+        groups: dict[tuple[str, str, bool], list[Notification]] = {}
         now = self._now()
         for message in outbox.waiting(database):
-            _, _, destination = message.key.rpartition("@")
+            destination = message.destination
             if destination in destinations and _is_due(message, now):
-                groups.setdefault((message.kind, destination), []).append(message)
+                groups.setdefault((message.kind, destination, message.tries > 0), []).append(message)
         sent = 0
-        for (kind, destination), messages in groups.items():
+        for (kind, destination, _), messages in sorted(groups.items(), key=lambda group: group[0][2]):
             last = outbox.last_delivery(database, kind, destination)
             if last is None or not 0 <= now - last < APART_S:
                 sent += self._send(database, destination, destinations[destination], messages)
         return sent
 
     def _work(self) -> None:
-        # If the store was deleted, the daemon says so and ends.
-        with contextlib.suppress(StoreGone), Database(self._home.store, existing=True) as database:
-            while not self._stopped.is_set():
-                try:
-                    self.work_once(database)
-                except Exception:
-                    log.exception("notifications failed; armada retries them")
-                self._stopped.wait(LOOK_S)
+        while not self._stopped.is_set():
+            try:
+                with Database(self._home.store, existing=True) as database:
+                    self._work_with(database)
+            except StoreGone:
+                return  # the daemon says so and ends
+            except Exception:
+                log.exception("notifications failed: armada cannot open the store; it retries that")
+                self._stopped.wait(REOPEN_S)
+
+    def _work_with(self, database: Database) -> None:
+        while not self._stopped.is_set():
+            try:
+                self.work_once(database)
+            except Exception:
+                log.exception("notifications failed; armada retries them")
+            self._stopped.wait(LOOK_S)
 
     def _settings(self) -> NotificationSettings | None:
         """Return the settings in their current file. An invalid file is reported once; no messages are sent until it is corrected."""
@@ -131,13 +149,14 @@ class Messenger:
     def _tariffs(self, database: Database) -> dict[str, Tariff]:
         """Return what each host costs; empty if hosts.yaml is invalid, which the daemon reports elsewhere."""
         try:
-            return read_tariffs(database, load_hosts(self._home))
+            return read_tariffs(database, self._hosts())
         except ConfigError:
             return {}
 
     def _collect(self, database: Database, settings: NotificationSettings, destinations: dict[str, str]) -> None:
-        # Events from before the user configured notifications are not reported.
-        wished_at = 0.0 if outbox.any_ever(database) else self._home.notifications_file.stat().st_mtime
+        # Events from before the user named a destination, or a kind, are not reported there; but what the former
+        # destinations refused, as after a password was changed, goes to those of now.
+        changed_at = self._home.notifications_file.stat().st_mtime
         found = find_events(
             database,
             self._now(),
@@ -145,8 +164,12 @@ class Messenger:
             disk_full_s=settings.disk_full_hours * 3600.0,
             tariffs=self._tariffs(database),
         )
+        asked = {(event.kind, destination) for event in found for destination in destinations}
+        known = {each for each in asked if outbox.any_ever(database, *each)}
         for event in found:
             if event.kind in settings.on:
+                new = {each for each in destinations if (event.kind, each) not in known}
+                is_of_before = bool(new) and event.at < changed_at and not outbox.reached_nobody(database, event.key)
                 for destination in destinations:
                     outbox.post(
                         database,
@@ -154,16 +177,19 @@ class Messenger:
                         kind=event.kind,
                         title=event.title,
                         body=event.body,
-                        delivered=event.at < wished_at,
+                        delivered=is_of_before and destination in new,
                         now=self._now(),
                     )
 
     def _send(self, database: Database, destination: str, url: str, messages: list[Notification]) -> int:
-        title, body = _as_one(messages)
-        ids = [message.id for message in messages]
         now = self._now()
         tries = max(message.tries for message in messages)
-        outbox.mark_try(database, ids, now + _RETRY.pause_s(tries + 1))
+        outbox.mark_try(database, [message.id for message in messages], now + _RETRY.pause_s(tries + 1))
+        # A digest may be refused for one of its messages: every second time, another one of them goes alone.
+        alone = messages[-1 - tries // 2 % len(messages)]
+        chosen = [alone] if tries and tries % 2 == 0 else messages
+        ids = [message.id for message in chosen]
+        title, body = _as_one(chosen)
         try:
             if destination == delivery.DESKTOP:
                 self._show(title, body)
@@ -171,11 +197,13 @@ class Messenger:
                 self._deliver(url, title, body)
         except ArmadaError as error:
             why = sanitize_line(f"{error.message} ({error.hint})" if error.hint else error.message)
-            outbox.mark_failed(database, ids, why)
+            outbox.mark_failed(database, [message.id for message in messages], why)
             if tries == 0:
                 log.warning("a notification (%s) was not delivered: %s; armada retries it", messages[0].kind, why)
             return 0
         outbox.mark_delivered(database, ids, self._now())
+        if others := [message.id for message in messages if message not in chosen]:
+            outbox.retry_at(database, others, now + APART_S)
         return 1
 
 
@@ -190,9 +218,26 @@ def _as_one(messages: list[Notification]) -> tuple[str, str]:
         return messages[0].title, messages[0].body
     titles = {message.title for message in messages}
     title = titles.pop() if len(titles) == 1 else f"{len(messages)} × {messages[0].kind.replace('_', ' ')}"
-    lines = [message.body for message in messages[:MOST_LINES]]
-    rest = [f"… and {len(messages) - MOST_LINES} more: armada ps"] if len(messages) > MOST_LINES else []
-    return title, "\n".join([*lines, *rest])
+    lines: list[str] = []
+    left = MOST_CHARACTERS
+    for message in messages[:MOST_LINES]:
+        left -= len(message.body) + 1
+        if lines and left < 0:
+            break
+        lines.append(message.body[:MOST_CHARACTERS])
+    more = len(messages) - len(lines)
+    return title, "\n".join([*lines, *([f"… and {more} more: armada ps"] if more else [])])
+
+
+def present_destinations(home: HomePaths) -> frozenset[str] | None:
+    """Return the destinations of the file as the store names them; None if the file is wrong: they are not known now."""
+    try:
+        settings = load_settings(home)
+    except ConfigError:
+        return None
+    if settings is None:
+        return frozenset()
+    return frozenset(map(_destination, settings.urls)) | ({delivery.DESKTOP} if settings.desktop else frozenset())
 
 
 def _destination(url: str) -> str:

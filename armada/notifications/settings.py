@@ -9,11 +9,12 @@ disk_full_hours: 12
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
+import re
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from armada.config.documents import read_document, shown
+from armada.config.documents import read_private_document
 from armada.config.settings import FilledText, Settings, problem
 from armada.config.validation import validate
 
@@ -31,14 +32,17 @@ Kind = Literal[
     "host_stop",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def _address(url: str) -> str:
-    if "://" not in url:
-        raise problem(
-            f"must be an apprise URL such as ntfy://my-topic, not {shown(url)}", hint="see apprise's list of services"
-        )
+    if not _SCHEME.match(url):
+        raise problem("must be an apprise URL such as ntfy://my-topic", hint="see apprise's list of services")
     return url
+
+
+def _addresses(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
 
 
 class NotificationSettings(Settings):
@@ -46,8 +50,11 @@ class NotificationSettings(Settings):
 
     other_names: ClassVar[dict[str, str]] = {"url": "urls", "services": "urls", "events": "on", "kinds": "on"}
 
-    urls: Annotated[tuple[Annotated[FilledText, AfterValidator(_address)], ...], Field(strict=False)] = ()
-    """Destinations in apprise's form. They contain passwords, so only the owner may read the file."""
+    urls: Annotated[
+        tuple[Annotated[FilledText, AfterValidator(_address)], ...], Field(strict=False), BeforeValidator(_addresses)
+    ] = ()
+    """Destinations in apprise's form, or one alone. They contain passwords: only the owner may read the file, and no
+    error quotes it."""
     desktop: bool = False
     """Show desktop notifications on this machine."""
     on: Annotated[tuple[Kind, ...], Field(strict=False)] = KINDS
@@ -60,8 +67,8 @@ def load_settings(home: HomePaths) -> NotificationSettings | None:
     """Read the file; return None if there is none.
 
     Raises:
-        ConfigError: The file is invalid.
+        ConfigError: The file is invalid. The message has none of its values: it goes to the log and onto screens.
     """
     if not home.notifications_file.exists():
         return None
-    return validate(read_document(home.notifications_file), NotificationSettings)
+    return validate(read_private_document(home.notifications_file), NotificationSettings)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from armada.config.hosts import load_hosts
 from armada.errors import Conflict
 from armada.foundation.sanitize import sanitize_line
+from armada.provision.namesakes import refuse_namesake
 from armada.store import operations as records
 from armada.store import runs
 from armada.store.queries.host_costs import why_not_counted, why_over_budget
@@ -77,6 +78,7 @@ def admit(database: Database, home: HomePaths, project: Path, host: Host) -> Non
 
     Raises:
         Conflict: Another process has removed or changed the host, or is deleting everything on it; or its budget is spent.
+        ConfigError: Another file means another machine by its name.
     """
     now = load_hosts(home, project).get(host.name)
     if now is None:
@@ -91,6 +93,7 @@ def admit(database: Database, home: HomePaths, project: Path, host: Host) -> Non
             hint="run the command again",
             host=host.name,
         )
+    refuse_namesake(database, project, now)
     refuse_over_budget(database, now)
     refuse_while_clearing(database, host.name)
 

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING
 
-from armada.config.hosts import load_hosts
+from armada.config.hosts import PROJECT_FILE, load_hosts
 from armada.errors import ArmadaError, HostUnreachable, NotFound, PreflightRefused, ProvisionFailed, UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.environment import AskEnvironments
@@ -94,7 +94,7 @@ def source_session(home: HomePaths, project: Path, host: Host, name: str | None 
 
     Args:
         home: Home's folders.
-        project: The folder of the command; its own hosts count too.
+        project: The folder of the command; its own hosts count too. A host of another project may name those of its own.
         host: The host that uses them.
         name: The name of the other host, if not the one in hosts.yaml.
 
@@ -109,6 +109,8 @@ def source_session(home: HomePaths, project: Path, host: Host, name: str | None 
         return None
     if wanted == host.name:
         raise UsageError(f"{wanted} cannot send environments to itself", hint="name another host, or leave it out")
+    if name is None and host.origin is not None and host.origin.name == PROJECT_FILE:
+        project = host.origin.parent  # the daemon works in no project's folder
     known = load_hosts(home, project)
     if wanted not in known:
         where = "" if name else f" (`environments_from` of {host.name} in {host.origin or 'hosts.yaml'})"

@@ -36,7 +36,8 @@ class DiskForecast:
 class HostRecord:
     """The newest facts of a host and when they were observed; `unreachable_since` is set while polls fail.
 
-    `origin` is the file in which the host was configured at its last launch; it is how hosts of a project are found.
+    `origin` is the file in which the host was configured at its last launch, empty for the built-in `local`; it is how
+    hosts of a project are found.
     `released_at` is set once all of armada's files there were deleted. Background work then leaves the host alone,
     since any connection would install the agent again. `first_seen_at` is when it first answered: from then on it is
     rented. `stopping` is what became of its stop command. `most_gpus` is the largest number of GPUs that it showed: what

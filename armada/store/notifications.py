@@ -27,6 +27,10 @@ class Notification:
     next_try_at: float | None
     error: str | None
 
+    @property
+    def destination(self) -> str:
+        return self.key.rpartition("@")[2]
+
 
 def post(
     database: Database, *, key: str, kind: str, title: str, body: str, delivered: bool = False, now: float | None = None
@@ -80,6 +84,12 @@ def mark_try(database: Database, ids: Iterable[int], next_try_at: float) -> None
         )
 
 
+def retry_at(database: Database, ids: Iterable[int], moment: float) -> None:
+    """Put the next attempt at a moment, in unix time."""
+    with database.transaction() as connection:
+        connection.executemany("UPDATE notifications SET next_try_at = ? WHERE id = ?", [(moment, i) for i in ids])
+
+
 def mark_delivered(database: Database, ids: Iterable[int], moment: float) -> None:
     with database.transaction() as connection:
         connection.executemany(
@@ -108,5 +118,14 @@ def events(database: Database, limit: int = 50) -> list[Notification]:
     return sorted(found.values(), key=lambda message: -message.id)[:limit]
 
 
-def any_ever(database: Database) -> bool:
-    return database.connection.execute("SELECT 1 FROM notifications LIMIT 1").fetchone() is not None
+def reached_nobody(database: Database, event: str) -> bool:
+    """Whether an event (the part of a key before the last `@`) has messages, and none of them was delivered."""
+    query = "SELECT count(*), count(delivered_at) FROM notifications WHERE substr(key, 1, length(?1) + 1) = ?1 || '@'"
+    posted, delivered = database.connection.execute(query, (event,)).fetchone()
+    return bool(posted) and not delivered
+
+
+def any_ever(database: Database, kind: str, destination: str) -> bool:
+    """Whether there ever was a message of this kind for a destination (the part of the key after the last `@`)."""
+    query = "SELECT 1 FROM notifications WHERE kind = ? AND key LIKE ? LIMIT 1"
+    return database.connection.execute(query, (kind, f"%@{destination}")).fetchone() is not None

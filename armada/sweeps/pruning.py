@@ -87,12 +87,17 @@ def settings_for_pruning(rule: PruneRule | None) -> dict[str, object]:
     return {_KEY: rule.model_dump(mode="json")} if rule is not None else {}
 
 
-def words_of(rule: PruneRule, metric: str) -> str:
-    """`by eval_loss at steps 500, 1000: the best third continues`."""
+def words_of(rule: PruneRule, best: str) -> str:
+    """`by the lowest eval_loss at steps 500, 1000: the best third continues`.
+
+    Args:
+        rule: Which steps, and how many cells continue.
+        best: From `goal_words`.
+    """
     steps = ", ".join(map(str, rule.at[:8])) + (", …" if len(rule.at) > 8 else "")
     share = _SHARES.get(rule.reduction, f"1/{rule.reduction}")
     at = "step" if len(rule.at) == 1 else "steps"
-    return f"by {sanitize_line(metric, 60)} at {at} {steps}: the best {share} continues"
+    return f"by {best} at {at} {steps}: the best {share} continues"
 
 
 def pruning_of(record: SweepRecord) -> Pruning | None:
@@ -207,7 +212,12 @@ def prune(database: Database, record: SweepRecord, host: str) -> dict[str, Becau
         curves = {run.run_id: metrics.curve(database, run.run_id, settings.metric) for run in found}
         judged = {
             run: judge(
-                pruning.rule, settings.metric, settings.goal, curves, run.run_id, pruning.passed.get(run.run_id, 0)
+                pruning.rule,
+                settings.metric,
+                settings.decided_goal,
+                curves,
+                run.run_id,
+                pruning.passed.get(run.run_id, 0),
             )
             for run in due
         }

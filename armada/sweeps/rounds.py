@@ -118,7 +118,7 @@ class Rounds:
         with operation(database, kind="launch", run_id=name, host=host, argv=argv) as recorded:
             refuse_over_budget(database, self._session.host)
             refuse_while_clearing(database, host)
-            cells = _cells(record, due, settings_of(record).goal)
+            cells = _cells(record, due, settings_of(record).decided_goal)
             if not cells:
                 change_search(database, name, note="all combinations of its space were tried")
                 return

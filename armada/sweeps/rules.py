@@ -40,9 +40,9 @@ def why_stop(record: SweepRecord, cells: Sequence[CellStanding], cost: Amounts |
     """
     settings = settings_of(record)
     rule = settings.stop
-    best = next(iter(ranked(cells, settings.goal)), None)
+    best = next(iter(ranked(cells, settings.decided_goal)), None)
     if rule.target is not None and best is not None and best.value is not None:
-        is_reached = best.value <= rule.target if settings.goal == "min" else best.value >= rule.target
+        is_reached = best.value <= rule.target if settings.decided_goal == "min" else best.value >= rule.target
         if is_reached:
             return f"{best.run.run_id} reached {settings.metric} {best.value:g}, and the target is {rule.target:g}"
     if rule.hours is not None and now - record.created_at >= rule.hours * 3600:

@@ -88,7 +88,7 @@ def first_cells(draft: Draft, search: SearchCells) -> list[Cell]:
     Raises:
         ConfigError: A key is no setting, or a value does not fit it.
     """
-    values = propose(search, draft.sweep.goal, (), 1, search.at_once or AT_ONCE)
+    values = propose(search, draft.sweep.decided_goal, (), 1, search.at_once or AT_ONCE)
     return expand(draft_of_cells(draft.document, values))
 
 

@@ -87,7 +87,7 @@ def last_number(record: SweepRecord) -> int:
 def trials_of(database: Database, record: SweepRecord, now: float) -> list[Trial]:
     """The trials of a search by number, from the cells in the store."""
     settings = settings_of(record)
-    cells = cells_of(database, record.name, settings.metric, settings.goal)
+    cells = cells_of(database, record.name, settings.metric, settings.decided_goal)
     return [_trial(cell, settings.metric or "", now, _pruned(record)) for cell in cells]
 
 
@@ -166,12 +166,12 @@ def search_standing(database: Database, record: SweepRecord, now: float | None =
     if search is None:
         return None
     settings = settings_of(record)
-    cells = cells_of(database, record.name, settings.metric, settings.goal)
+    cells = cells_of(database, record.name, settings.metric, settings.decided_goal)
     at = time.time() if now is None else now
     trials = [_trial(cell, settings.metric or "", at, _pruned(record)) for cell in cells]
     succeeded = {cell.run.run_id for cell in cells if cell.run.state == "succeeded"}
     failed = [trial for trial in trials if trial.state == "failed"]
-    best = next(iter(ranked(cells, settings.goal)), None)
+    best = next(iter(ranked(cells, settings.decided_goal)), None)
     return SearchStanding(
         trials=search.cells.trials,
         ended=sum(trial.state != "pending" for trial in trials),

@@ -83,7 +83,7 @@ def launch_sweep(asked: Asked, caller: Caller, planned: Callable[[SweepPlan], No
     """Hand all cells of a sweep over to its hosts, as a recorded operation on each.
 
     Args:
-        asked: The sweep. If the same one was interrupted, that one goes on under its own name.
+        asked: The sweep. If the same one was interrupted, that one goes on under its own name, by the rules of this one.
         caller: The command.
         planned: Called with the plan before anything is recorded or put on a host.
 
@@ -109,6 +109,7 @@ def launch_sweep(asked: Asked, caller: Caller, planned: Callable[[SweepPlan], No
         former = _interrupted(asked.database, key)
         recorded.concern(former or asked.name)
         if former is not None:
+            _renew_rules(dataclasses.replace(asked, name=former), progress)
             outcome = _continue(dataclasses.replace(asked, name=former), progress)
         else:
             plan = plan_sweep(asked, lambda host: progress.now("plan", f"asking {host}"))
@@ -253,7 +254,7 @@ def _record_all(asked: Asked, plan: SweepPlan, key: str) -> None:
             _record_plans(database, share.plans)
     for share in plan.shares.values():
         host, facts = share.session.host, share.plans[0].facts
-        origin = str(host.origin) if host.origin else None
+        origin = str(host.origin or "")
         host_records.record_facts(database, host.name, facts.as_json(), origin=origin)
         host_records.mark_released(database, host.name, None)
 
@@ -262,6 +263,26 @@ def _change_settings(asked: Asked, plan: SweepPlan) -> None:
     """Record that a sweep has more cells. What was decided about others meanwhile, as which are pruned, stays."""
     now = sweeps.find(asked.database, asked.name).settings
     sweeps.change_settings(asked.database, asked.name, _settings(dataclasses.replace(asked, settings=now), plan))
+
+
+def _renew_rules(asked: Asked, progress: Progress) -> None:
+    """Record the rules of this command for a sweep that it continues: its former launch may have had others.
+
+    Equal cells, hosts, search and pruning make a launch the same, so nothing of this concerns cells that run.
+    """
+    now = {key: asked.settings[key] for key in ("sweep", "overrides") if key in asked.settings}
+    with asked.database.transaction():
+        former = sweeps.find(asked.database, asked.name).settings
+        sweeps.change_settings(asked.database, asked.name, {**former, **now})
+    if changed := _changed(former.get("sweep"), now.get("sweep")):
+        progress.stage("rules", f"{', '.join(changed)} of this command count now, not those of the interrupted one")
+
+
+def _changed(former: object, now: object) -> list[str]:
+    """The rules of a sweep that are no longer what they were: `stop`, `metric`, `goal`."""
+    before, after = (told if isinstance(told, dict) else {} for told in (former, now))
+    rules = (("stop", None), ("metric", None), ("goal", "min"))  # a former release recorded no `min`
+    return [f"`{key}`" for key, usual in rules if before.get(key, usual) != after.get(key, usual)]
 
 
 def _settings(asked: Asked, plan: SweepPlan) -> dict[str, object]:

@@ -107,7 +107,7 @@ class Tending:
             if settings.stop.cost is not None:
                 tariffs = read_tariffs(database, self._hosts())
                 cost = cost_so_far(read_uses(database, runs.of_sweep(database, name), now), tariffs)
-            why = why_stop(record, cells_of(database, name, settings.metric, settings.goal), cost, now)
+            why = why_stop(record, cells_of(database, name, settings.metric, settings.decided_goal), cost, now)
             if why is None:
                 return
             log.info("%s is stopped: %s", name, sanitize_line(why))

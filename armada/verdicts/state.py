@@ -39,11 +39,12 @@ row decides (`because` of the verdict names the row, and `armada ps --why` shows
 | supervisor dead, none alive, no attempt begun                   | failed     | never_started   |
 | supervisor dead, none alive                                     | failed     | supervisor_lost |
 
-A job that its batch system ended before its supervisor could write anything was removed (cancelled), ran out of time or
-memory, or lost its node (failed). Nobody but the batch system told that: it may put the job back into its queue, and the
-run is still polled for a while (`guesses`). A run that was told to stop does not start again. While a batch system does
-not answer, the last known state stays and its age is shown. The host corrects a batch system's status by the job's signs
-of life before home sees it (`armada_agent/verdicts/liveness.py`).
+A job that its batch system ended before its supervisor could write anything was removed (cancelled: `removed`, or
+`killed_by_user` if a stop was requested), ran out of time or memory, or lost its node (failed). Nobody but the batch
+system told that: it may put the job back into its queue, and the run is still polled for a while (`guesses`). A run
+that was told to stop does not start again. While a batch system does not answer, the last known state stays and its age
+is shown. The host corrects a batch system's status by the job's signs of life before home sees it
+(`armada_agent/verdicts/liveness.py`).
 """
 
 from __future__ import annotations
@@ -354,8 +355,10 @@ def _by_scheduler(
     if seen == "ended":
         because = f"{said}; its supervisor wrote no end"
         ending = scheduler_status.reason or "ended_silently"
-        if ending == "removed" or evidence.stop_wished:
+        if evidence.stop_wished:
             return because, "cancelled", "killed_by_user", message or "removed from the queue"
+        if ending == "removed":  # by an administrator, a limit of the site, or a person who used no armada
+            return because, "cancelled", ending, message or "removed from the queue, and not by armada"
         return because, "failed", ending, message
     if seen == "gone":
         because = (

@@ -67,6 +67,7 @@ def test_a_run_from_the_plan_to_the_release(armada: Commands, fleet: Armada) -> 
     (armada.local_runs / started.run_id / "output.log").write_text("another\n")
     assert fleet.sync(started)[0].kept == ("output.log",)
     assert fleet.release("local").safe
+    assert fleet.release("local").local
     assert fleet.checkpoints(started) == []
     with store(armada) as database:
         recorded = [(each.kind, each.by, each.state) for each in operations.recent(database)]
@@ -134,6 +135,17 @@ def test_runs_are_compared(armada: Commands, fleet: Armada) -> None:
     assert math.isnan(found.runs[1].last["loss"])
     with pytest.raises(NotFound, match="los"):
         fleet.compare("one", "two", names=["los"])
+
+
+def test_compared_settings_have_neither_secrets_nor_control_characters(armada: Commands, fleet: Armada) -> None:
+    for run_id, token in (
+        ("one-aaaaaa", "hf_abcdefghijklmnopqrstuvwxyz"),
+        ("two-bbbbbb", "hf_zyxwvutsrqponmlkjihgfedcba"),
+    ):
+        insert(armada, fleet, run_id, [1.0], env={"HF_TOKEN": token, "NOTE": f"{run_id}\n\x1b]52;c;aGk=\x07"})
+    found = {each.key: each.values for each in fleet.compare("one", "two", names=["loss"]).settings}
+    assert found["env.HF_TOKEN"] == ("***", "***")
+    assert found["env.NOTE"] == ("one-aaaaaa\n�]52;c;aGk=�", "two-bbbbbb\n�]52;c;aGk=�")
 
 
 def test_what_is_wrong_is_said(armada: Commands, fleet: Armada) -> None:

@@ -88,9 +88,10 @@ def test_every_value_names_what_said_it(armada: Armada, files: Path) -> None:
     assert "sesame" not in json.dumps(found)
 
 
-def test_the_command_line_and_a_project_win(armada: Armada, files: Path) -> None:
-    armada.write("armada.yaml", "hosts:\n  desk: {ssh: other@desk}\n")
-    found = shown(armada, "exp.yaml", "--host", "desk", "--profile", "cpu", "--set", "train.micro_batch_size=4")
+def test_the_command_line_wins_and_a_project_adds_hosts(armada: Armada, files: Path) -> None:
+    armada.write("armada.yaml", "hosts:\n  ours: {ssh: other@desk}\n  desk: {ssh: other@desk}\n")
+    assert shown(armada, "exp.yaml", "--host", "desk")["host"]["ssh"][1].startswith(str(armada.folder / "home"))
+    found = shown(armada, "exp.yaml", "--host", "ours", "--profile", "cpu", "--set", "train.micro_batch_size=4")
     assert found["host"]["ssh"] == ("other@desk", f"{armada.folder / 'armada.yaml'}:2")
     assert found["host"]["profile"] == (None, "default")
     assert found["profile"]["name"] == ("cpu", "--profile cpu")

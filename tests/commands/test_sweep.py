@@ -153,7 +153,7 @@ import json, os
 x = float(os.environ["X"])
 with open(os.environ["ARMADA_RUN_DIR"] + "/metrics.jsonl", "a") as out:
     for step in range(3):
-        line = {"kind": "eval", "step": step, "time": 1.0, "eval_loss": abs(x - 2) + abs(step - 1)}
+        line = {"kind": "eval", "step": step, "time": 1.0, "eval_loss": abs(x - 2) + abs(step - 1), "eval_accuracy": x}
         print(json.dumps(line), file=out)
 """
     experiment = armada.command("python3", "-c", script, name="metrics")
@@ -170,9 +170,13 @@ with open(os.environ["ARMADA_RUN_DIR"] + "/metrics.jsonl", "a") as out:
     ]
     largest = armada.json("sweep", "best", sweep, "--goal", "max", "--cached")
     assert [cell["label"] for cell in largest["cells"]] == ["X=5", "X=1", "X=2"]
+    named = armada.json("sweep", "best", sweep, "--metric", "eval_accuracy", "--cached")
+    assert [cell["label"] for cell in named["cells"]] == ["X=5", "X=2", "X=1"]
+    printed = armada.run("sweep", "best", sweep, "--metric", "eval_accuracy", "--cached").stdout
+    assert "(the highest eval_accuracy is best)" in printed
     never = armada.run("sweep", "best", sweep, "--metric", "eval_acc", "--cached")
     assert never.returncode == 7
-    assert f"no cell of {sweep} has recorded eval_acc yet; metrics there are: eval_loss" in never.stderr
+    assert f"no cell of {sweep} has recorded eval_acc yet; metrics there are: eval_accuracy, eval_loss" in never.stderr
 
 
 def test_a_sweep_stops_when_a_cell_reaches_the_target(armada: Armada) -> None:

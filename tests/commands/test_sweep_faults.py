@@ -169,6 +169,28 @@ def test_an_interrupted_extension_is_continued_under_the_same_numbers(
     assert sorted(starts(armada)) == ["1", "2", "3"]
 
 
+def test_a_continued_launch_has_the_rules_of_its_last_command(
+    armada: Armada, here: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = {"metric": "loss", "stop": {"hours": 200}}
+    words = ["sweep", marking(armada, sweep=sweep), "--host", "local", "--grid", "env.X=1,2"]
+    with monkeypatch.context() as broken:
+        broken.setattr(service, "provision_share", interrupted)
+        assert here.run(*words) == 130
+    renewed = [*words, "--set", "sweep.stop.hours=20", "--set", "sweep.goal=max"]
+    told = armada.run(*renewed)
+    assert told.returncode == 0, told.stderr
+    assert "`stop`, `goal` of this command count now, not those of the interrupted one" in told.stdout
+    with Database(armada.folder / "home" / "state" / "armada.db") as database:
+        (name,) = sweeps.names(database)
+        settings = sweeps.find(database, name).settings
+    assert settings["sweep"] == {"grid": {"env.X": [1, 2]}, "metric": "loss", "goal": "max", "stop": {"hours": 20.0}}
+    assert settings["shares"]
+    assert settings["overrides"] == ["sweep.stop.hours=20", "sweep.goal=max"]
+    await_ends(armada, name)
+    assert sorted(starts(armada)) == ["1", "2"]
+
+
 def test_extending_an_interrupted_sweep_leaves_its_launch_to_be_continued(
     armada: Armada, here: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,6 @@ def test_systemd_takes_the_unit_with_odd_values(tmp_path: Path) -> None:
 
 def test_macos_gets_a_launch_agent() -> None:
     agent = plistlib.loads(launchd_plist("/opt/python", {"ARMADA_HOME": "/a b"}, Path("/x/daemon.log")))
-    assert agent["ProgramArguments"] == ["/opt/python", "-m", "armada", "daemon", "run"]
+    assert agent["ProgramArguments"] == ["/opt/python", "-m", "armada", "daemon", "run", "--quiet"]
     assert agent["EnvironmentVariables"] == {"ARMADA_HOME": "/a b"}
     assert agent["KeepAlive"] == {"SuccessfulExit": False}

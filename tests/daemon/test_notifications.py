@@ -14,6 +14,7 @@ import pytest
 
 from armada.costs.price import Price
 from armada.costs.tariff import Tariff
+from armada.doctor.home import _notifications
 from armada.errors import ConfigError
 from armada.notifications import delivery
 from armada.notifications.events import find_events
@@ -94,7 +95,8 @@ def wish(home: HomePaths, **settings: object) -> None:
 
 def end(database: Database, run_id: str, state: str = "failed", reason: str | None = "oom", at: float = 0.0) -> None:
     runs.insert(database, run_id=run_id, name=run_id[:-7], host="box", task="command", experiment=None, spec={})
-    runs.record(database, run_id, Verdict(state, reason, "<b>out of memory</b>", 1, 1), ended_at=at, started_at=at - 60)
+    verdict = Verdict(state, reason, "<b>out of memory</b>", 1, 1)
+    runs.record(database, run_id, verdict, observed_at=at, ended_at=at, started_at=at - 60)
     run_sync.succeeded(database, run_id, began=at, next_due_at=at, final_of=1)
 
 
@@ -203,6 +205,10 @@ def test_only_what_was_asked_for_and_nothing_from_before_is_told(
     end(database, "new-aaaaaa", at=now.at)
     messenger.work_once(database)
     assert [message["title"] for message in mailbox.taken] == ["new failed"]
+    now.at += APART_S
+    end(database, "theirs-aaaaaa", state="cancelled", reason="removed", at=now.at)  # by its site
+    messenger.work_once(database)
+    assert [message["title"] for message in mailbox.taken] == ["new failed", "theirs cancelled"]
 
 
 def test_a_guessed_end_is_told_as_one_and_its_revision_too(database: Database) -> None:
@@ -335,12 +341,51 @@ def test_the_file_is_checked_like_every_other(home: HomePaths) -> None:
     assert settings.on == KINDS
     for text, says in (
         ("urls: [nowhere]", "apprise URL"),
-        ("on: [run_finish]", "run_finish"),
+        ("on: [run_finish]", "did you mean run_finished"),
         ("url: x", "unknown key `url`"),
     ):
         home.notifications_file.write_text(text)
-        with pytest.raises(ConfigError, match=says):
+        with pytest.raises(ConfigError) as refused:
             load_settings(home)
+        assert says in f"{refused.value} {refused.value.hint}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "urls: [mailto:me:app-password@gmail.com]",
+        "urls:\n- mailto://me:app-password@gmail.com: 1",
+        "mailto://me:app-password@gmail.com: true",
+        "on: mailto://me:app-password@gmail.com",
+        'desktop: "73737373"',
+        "desktop: mailto://me:app-password@gmail.com",
+        "app-password: 1\napp-password: 2",
+        "urls: [*app-password]",
+        "urls: !app-password x",
+        "urls: {urls: app-password",
+        "urls: ['app-password:://x']",
+        "app-password",
+    ],
+)
+def test_a_mistake_in_the_file_puts_no_password_of_it_anywhere(
+    home: HomePaths, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    home.notifications_file.write_text(text)
+    with pytest.raises(ConfigError, match=r"notifications.yaml") as refused:
+        load_settings(home)
+    with Database(home.store) as database:
+        Messenger(home).work_once(database)
+    assert "notifications.yaml" in caplog.text
+    seen = f"{refused.value} {refused.value.hint} {refused.value.__cause__} {caplog.text} {_notifications(home)}"
+    assert "73737373" not in seen
+    assert "password" not in seen.replace("may be a password", "")
+
+
+def test_one_url_alone_is_taken_for_a_list_of_one(home: HomePaths) -> None:
+    home.notifications_file.write_text('urls: "ntfy://my-topic"')
+    settings = load_settings(home)
+    assert settings is not None
+    assert settings.urls == ("ntfy://my-topic",)
 
 
 def test_a_daemon_tells_of_a_run_that_failed(armada: Armada, mailbox: Mailbox) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from armada.daemon import control
+from armada.daemon.variables import environment
 from armada.errors import OutcomeUnknown
 from armada.foundation import process_identity
+from armada.paths import HomePaths
 from armada.store import operations as records
 from armada.store import running_operations, runs
 from armada.store.database import Database
@@ -56,7 +57,7 @@ def test_an_operation_records_who_asked_for_it(database: Database, monkeypatch: 
     assert by["two"] is not None
     assert by["two"].startswith("mcp\ufffd")
     assert len(by["two"]) == 40
-    assert running_operations.BY not in control.environment(os.environ)
+    assert running_operations.BY not in environment(os.environ, HomePaths(Path("/h/config"), Path("/h/state")))
 
 
 def test_progress_is_written_at_most_twice_a_second_but_a_new_step_at_once(database: Database) -> None:

@@ -152,7 +152,8 @@ def test_what_nobody_can_bring_home_any_more_keeps_no_daemon(
 
 def test_a_notification_on_its_way_keeps_it(home: HomePaths, database: Database, begin: Callable[..., Daemon]) -> None:
     hand = Hand()
-    notifications.post(database, key="k@d", kind="run_failed", title="t", body="b", now=hand.now)
+    home.notifications_file.write_text("desktop: true")
+    notifications.post(database, key="k@desktop", kind="run_failed", title="t", body="b", now=hand.now)
     daemon = begin(hand.clock, auto=True)
     daemon.tick(database)
     hand.go(IDLE_S + 1)

@@ -222,7 +222,7 @@ def test_a_run_removed_by_hand_is_cancelled(cluster: Cluster) -> None:
     cluster.says(run_id, "ready")
     cluster.leave(cluster.job_id(run_id))
     run = cluster.becomes(run_id, "cancelled", "failed", "succeeded")
-    assert (run["state"], run["reason"]) == ("cancelled", "killed_by_user")
+    assert (run["state"], run["reason"]) == ("cancelled", "removed")
 
 
 def test_a_run_held_and_released_by_hand_goes_on(cluster: Cluster) -> None:

@@ -180,7 +180,7 @@ def test_a_requeued_job_is_seen_again_after_its_end(armada: Armada, fleet: Fleet
     cluster.becomes(run_id, "queued")
     job = cluster.job_id(run_id)
     cluster.root_shell(f"scancel {job}")
-    assert cluster.becomes(run_id, "cancelled")["reason"] == "killed_by_user"
+    assert cluster.becomes(run_id, "cancelled")["reason"] == "removed"
     cluster.root_shell(f"scontrol requeue {job}")
     cluster.becomes(run_id, "queued")
     cluster.root_shell(f"scontrol update JobId={job} StartTime=now+2seconds")
@@ -327,7 +327,7 @@ def test_a_run_whose_event_log_was_restored_is_not_queued_for_ever(armada: Armad
                 )
             cluster.shell(f"python3 -c {shlex.quote(quiet)} {folder}/watch.json")
         run = cluster.becomes(removed, "cancelled", "failed")
-        assert (run["state"], run["reason"]) == ("cancelled", "killed_by_user"), run
+        assert (run["state"], run["reason"]) == ("cancelled", "removed"), run
         assert cluster.look(kept)["state"] == "queued"
     finally:
         cluster.leave(others)

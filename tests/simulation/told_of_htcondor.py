@@ -71,19 +71,19 @@ TOLD_OF_HTCONDOR = {
     ),
     "its log says that it was removed, and it goes back and is removed": (
         "launch start_job tick look=running lie:1:3 preempt lie:0:3 tick remove_job look=queued pause:5 "
-        "look=cancelled/killed_by_user"
+        "look=cancelled/removed"
     ),
     "its log says that it was removed, and it goes back and is removed, and no history is kept": (
         "launch start_job tick look=running lie:1:3 preempt lie:0:3 tick remove_job accounting:0:1 look=queued pause:5 "
-        "look=failed/gone truth look=cancelled/killed_by_user"
+        "look=failed/gone truth look=cancelled/removed"
     ),
     "it ended, and its log shows that it waits, as it was restored": (
         "launch look=queued remember remove_job lie:1:1 truth pause:239 look=queued pause:1 look=queued pause:1 "
-        "look=queued pause:1 look=queued pause:1 look=cancelled/killed_by_user"
+        "look=queued pause:1 look=queued pause:1 look=cancelled/removed"
     ),
     "it went back and ended, and its log shows that it waits, as it was restored": (
         "launch start_job tick preempt tick look=queued/preempted remember remove_job lie:1:1 truth pause:239 "
-        "look=queued/preempted watch look=cancelled/killed_by_user"
+        "look=queued/preempted watch look=cancelled/removed"
     ),
     "it was taken, and its log shows its submission alone, as it was restored": (
         "launch look=queued remember start_job take tick lie:1:1 truth look=queued/preempted watch "
@@ -164,11 +164,11 @@ TOLD_OF_HTCONDOR = {
         "look=running pause:9 look=running truth look=running pause:12 look=failed/ended_silently"
     ),
     "an administrator removes what waits": (
-        "launch look=queued remove_job look=cancelled/killed_by_user pause:1 look=cancelled/killed_by_user"
+        "launch look=queued remove_job look=cancelled/removed pause:1 look=cancelled/removed"
     ),
     "an administrator removes what went back": (
         "launch start_job tick look=running preempt tick look=queued/preempted remove_job "
-        "look=cancelled/killed_by_user pause:1 look=cancelled/killed_by_user release=logs"
+        "look=cancelled/removed pause:1 look=cancelled/removed release=logs"
     ),
     "a record of its log has no place": (
         "launch look=queued start_job tick look=running break_record:0:1 look=running tick look=running"
@@ -207,7 +207,7 @@ TOLD_OF_HTCONDOR = {
     ),
     "a record of its log has a place after its end": (
         "launch look=queued start_job preempt tick look=queued/preempted break_record:9:1 look=queued/preempted "
-        "remove_job look=cancelled/killed_by_user"
+        "remove_job look=cancelled/removed"
     ),
     "its log is another, longer file": (
         "launch look=queued start_job preempt tick look=queued/preempted break_record:10:1 swap_log:1 "

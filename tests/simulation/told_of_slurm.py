@@ -94,7 +94,7 @@ TOLD_OF_SLURM = {
         "sync=open start_job tick poll=running begun=2 save tick end tick poll=succeeded sync=final poll=unwatched secrets=gone release=yes"
     ),
     "… one that was removed while it waited": (
-        "launch look=queued remove_job pause:1 look=running pause:3 look=cancelled/killed_by_user sync=final requeue_job "
+        "launch look=queued remove_job pause:1 look=running pause:3 look=cancelled/removed sync=final requeue_job "
         "pause:1 poll=queued start_job tick poll=running begun=1"
     ),
     "… and the job ends again before anybody looks": (
@@ -353,11 +353,11 @@ TOLD_OF_SLURM = {
     ),
     "an administrator removes what waits": (
         "launch look=queued remove_job look=queued pause:1 look=running pause:1 look=running pause:2 "
-        "look=cancelled/killed_by_user pause:3 look=cancelled/killed_by_user"
+        "look=cancelled/removed pause:3 look=cancelled/removed"
     ),
     "an administrator removes what went back": (
         "launch start_job tick look=running preempt tick look=running remove_job look=running pause:1 look=queued "
-        "pause:1 look=queued pause:2 look=queued pause:3 look=cancelled/killed_by_user release=logs"
+        "pause:1 look=queued pause:2 look=queued pause:3 look=cancelled/removed release=logs"
     ),
     "an end is believed after two answers": (
         "launch start_job tick look=running node_dies notice:0:1 pause:5 look=running pause:1 look=running pause:1 "

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
+from armada.cli.sweep import _settings as recorded_settings
 from armada.foundation.metric_goals import BestBy
 from armada.store import sweeps
 from armada.store.queries.facts import RunBest, read_bests
+from armada.sweeps.cells import Words, read_draft
+from armada.sweeps.goal import with_goal
 from armada.tui import remembered
 from armada.tui.arrangement import GROUPS
 from armada.tui.best import DIFFERS, READING, Best, best_of
@@ -76,13 +81,25 @@ def test_a_sweep_that_names_a_metric_counts_before_its_runs(world: World) -> Non
         title="lr",
         experiment=None,
         launch_key="k",
-        settings={"metric": "zeal", "goal": "max"},
+        settings={"sweep": {"metric": "zeal", "goal": "max"}},
     )
     found = read_bests(world.database, set(TWO))
     assert found == {
         "lr-aaaaaa": RunBest(BestBy("zeal", "max"), 0.75),
         "lr-bbbbbb": RunBest(BestBy("zeal", "max"), 0.625),
     }
+
+
+def test_a_sweep_as_its_command_records_it_says_what_is_best(world: World, tmp_path: Path) -> None:
+    swept(world, "accuracy", TWO)
+    file = tmp_path / "exp.yaml"
+    file.write_text("{name: x, task: command, command: [a], sweep: {grid: {env.X: [1, 2]}, metric: accuracy}}")
+    draft = with_goal(read_draft(file, Words()))
+    settings = recorded_settings(draft, Namespace(profile=None, overrides=[], gpus=None, space=[]), None)
+    sweeps.insert(world.database, name="lr-x7", title="lr", experiment=None, launch_key="k", settings=settings)
+    stated = BestBy("accuracy", "max")
+    found = read_bests(world.database, set(TWO))
+    assert found == {"lr-aaaaaa": RunBest(stated, 0.75), "lr-bbbbbb": RunBest(stated, 0.625)}
 
 
 def test_a_group_of_runs_with_different_metrics_says_so(world: World) -> None:
@@ -125,7 +142,7 @@ def overfit(world: World) -> None:
         if values:
             world.losses(run_id, [2.0, 0.25 if cell == 2 else 0.5])
             world.losses(run_id, values, name="eval_loss")
-    settings = {"metric": "eval_loss", "goal": "min"}
+    settings = {"sweep": {"metric": "eval_loss", "goal": "min"}}
     sweeps.insert(world.database, name="ov-x7", title="ov", experiment=None, launch_key="k", settings=settings)
 
 

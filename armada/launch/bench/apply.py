@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ruamel.yaml import YAML
-
+from armada.config.edited_text import with_overrides
 from armada.config.profiles import NAME, list_profiles, load_profile, load_profile_file
 from armada.errors import Conflict, UsageError
 from armada.foundation.atomic_write import write_atomically
@@ -81,13 +79,8 @@ def apply_best(best: Result, name: str, base: str | None, home: HomePaths) -> tu
     found = settings_of(best)
     if path.is_file():
         load_profile(name, home)  # a wrong one is said with its line
-        yaml = YAML()  # keeps comments and order
-        content: Any = yaml.load(path.read_text(encoding="utf-8"))
-        train = content.setdefault("train", {})
-        train.update(found)
-        stream = io.StringIO()
-        yaml.dump(content, stream)
-        text = stream.getvalue()
+        overrides = [f"train.{key}={json.dumps(value)}" for key, value in found.items()]
+        text = with_overrides(path.read_bytes().decode("utf-8-sig"), path, overrides)
     else:
         if base is None or base not in list_profiles(home):
             raise UsageError(
@@ -106,5 +99,6 @@ def apply_best(best: Result, name: str, base: str | None, home: HomePaths) -> tu
         draft = Path(folder) / path.name
         draft.write_text(text, encoding="utf-8")
         load_profile_file(draft, home)
-    write_atomically(path.resolve(), text)  # a link to somebody's dotfiles stays a link
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+    write_atomically(path.resolve(), text, mode=mode)  # a link to somebody's dotfiles stays a link
     return path, found

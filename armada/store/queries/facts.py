@@ -114,12 +114,13 @@ class RunBest(NamedTuple):
 def read_bests(database: Database, run_ids: Collection[str]) -> dict[str, RunBest]:
     """Return how good runs are, each by its own metric."""
     best = "CASE WHEN json_valid(spec) THEN json_extract(spec, '$.training.train.best_metric.{}') END"
-    swept = "(SELECT json_extract(settings, '$.{}') FROM sweeps WHERE name = runs.sweep AND json_valid(settings))"
+    swept = "(SELECT json_extract(settings, '$.sweep.{}') FROM sweeps WHERE name = runs.sweep AND json_valid(settings))"
     parts = (*(swept.format(key) for key in ("metric", "goal")), *(best.format(key) for key in ("name", "goal")))
     query = f"SELECT run_id, {', '.join(parts)} FROM runs WHERE 1"  # noqa: S608  # constants
     stated: dict[str, BestBy | None] = {}
     for run_id, metric, goal, name, direction in _rows(database, query, (), run_ids):
-        by_sweep = _best_by(metric, goal or "min")
+        # A former release recorded no goal that was `min`, stated or not.
+        by_sweep = _best_by(metric, goal or (direction if name == metric else None) or "min")
         stated[str(run_id)] = by_sweep if by_sweep is not None else _best_by(name, direction)
     by_metric: dict[BestBy, list[str]] = {}
     for run_id, by in stated.items():

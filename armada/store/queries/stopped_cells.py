@@ -1,10 +1,11 @@
-"""Which runs were stopped together with their sweep."""
+"""Which runs were stopped together with their sweep, or by it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from armada.errors import NotFound
+from armada.foundation.validation import whole
 from armada.store import sweeps, transitions
 
 if TYPE_CHECKING:
@@ -31,3 +32,16 @@ def is_of_stopped_sweep(database: Database, run: Run) -> bool:
         return is_stopped_with(database, run, sweeps.find(database, run.sweep))
     except NotFound:
         return False
+
+
+def was_pruned(database: Database, run: Run) -> bool:
+    """Whether the sweep of a run pruned its newest submission, which may have been lost before the stop reached it."""
+    if run.sweep is None:
+        return False
+    try:
+        entry: object = sweeps.find(database, run.sweep).settings
+    except NotFound:
+        return False
+    for key in ("prune", "pruned", run.run_id):
+        entry = entry.get(key) if isinstance(entry, dict) else None
+    return isinstance(entry, dict) and whole(entry.get("submission")) == run.submission

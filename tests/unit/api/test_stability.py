@@ -50,7 +50,7 @@ VALUES = {
     "HostPlan": "host outcome problems warnings gpus profile hours cost wait_s",
     "Operation": "kind run_id host command by state message started_at ended_at",
     "Point": "run step time metric value",
-    "ReleaseCheck": "host safe items",
+    "ReleaseCheck": "host safe items local",
     "ReleaseItem": "run_id what lost hint",
     "Run": (
         "run_id name host task state reason message ended step total_steps loss tokens_per_s exit_code group tags "

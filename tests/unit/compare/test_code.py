@@ -73,6 +73,15 @@ def test_packages_are_read_from_pip_freeze_and_requirements() -> None:
     }  # fmt: skip
 
 
+def test_lines_with_markers_are_all_compared() -> None:
+    old, new, same = (f"numpy=={v}; python_version < '3.12'\n" for v in ("1.26", "1.24", "1.26"))
+    rest = "numpy==2.1; python_version >= '3.12'\nnumpy\n"
+    (changed,) = compare_packages(packages_of(old + rest), packages_of(new + rest))
+    assert (changed.name, "1.26" in str(changed.before), "1.24" in str(changed.after)) == ("numpy", True, True)
+    assert packages_of("torch==2.9\ntorch\n") == {"torch": "2.9"}
+    assert compare_packages(packages_of(old + rest), packages_of(same + rest)) == []
+
+
 def test_what_is_installed_is_compared_if_both_said_it() -> None:
     one = KeptEnvironment("a", requirements="torch==2\n", installed="torch==2\nnumpy==1\n")
     two = KeptEnvironment("b", requirements="torch==3\n", installed="torch==3\n")

@@ -74,6 +74,11 @@ def test_settings_that_armada_derived_are_compared_too() -> None:
         ("tokens_per_s", None),
         ("epoch", None),
         ("acceleration", None),
+        ("eval_rewards/rejected", None),
+        ("reward_std", None),
+        ("frac_reward_zero_std", None),
+        ("error_free_rate", None),
+        ("rewards/chosen", "max"),
     ],
 )
 def test_the_name_of_a_metric_says_which_value_is_best(name: str, goal: str | None) -> None:

@@ -63,6 +63,7 @@ def load_dpo(project: Path, text: str, *overrides: str) -> Any:
         ("train.best_metric=eval_code_loss", "never computed by `task: sft`", "eval_"),
         ("train.stop_early={metric: eval_mth_loss}", "never computed by `task: sft`", "did you mean eval_math_loss?"),
         ("train.best_metric={name: eval_reward, goal: max}", "never computed by `task: sft`", "eval_"),
+        ("train.best_metric=eval_rewards/rejected", "does not say whether low or high values are better", "goal: max"),
         ("train.best_metric={name: eval_quality}", "does not say whether low or high values are better", "goal: max"),
         ("train.best_metric={name: eval_loss, goal: low}", "'min' or 'max'", None),
     ],

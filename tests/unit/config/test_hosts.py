@@ -32,12 +32,13 @@ def test_every_field_is_read(home: HomePaths) -> None:
     assert host.origin == home.hosts_file
 
 
-def test_a_project_wins_and_each_host_knows_its_file(home: HomePaths, tmp_path: Path) -> None:
+def test_the_users_own_hosts_win_over_a_projects_and_each_knows_its_file(home: HomePaths, tmp_path: Path) -> None:
     write(home, "hosts: {a: {ssh: mine}, b: {ssh: mine}}\n")
-    (tmp_path / "armada.yaml").write_text("hosts: {b: {ssh: theirs}}\n")
+    (tmp_path / "armada.yaml").write_text("hosts: {b: {ssh: theirs}, c: {ssh: theirs}}\n")
     hosts = load_hosts(home, tmp_path)
-    assert (hosts["a"].ssh, hosts["b"].ssh) == ("mine", "theirs")
-    assert hosts["b"].origin == tmp_path / "armada.yaml"
+    assert list(hosts) == ["local", "a", "b", "c"]
+    assert (hosts["a"].ssh, hosts["b"].ssh, hosts["c"].ssh) == ("mine", "mine", "theirs")
+    assert (hosts["b"].origin, hosts["c"].origin) == (home.hosts_file, tmp_path / "armada.yaml")
 
 
 @pytest.mark.parametrize("wrong", ["setup: [touch owned]", "scheduler: slurm, quota: [touch, owned]"])

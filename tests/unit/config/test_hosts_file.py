@@ -318,3 +318,16 @@ def test_hostile_values_are_changed_to_what_they_are(
     found = load_hosts(home)["h"]
     assert {key: getattr(found, key) for key in values} == values
     assert home.hosts_file.read_text().endswith("# z\n") or not flow
+
+
+def test_a_shared_file_keeps_its_permissions_also_behind_a_link(home: HomePaths, tmp_path: Path) -> None:
+    shared = tmp_path / "lab.yaml"
+    shared.write_text("hosts: {}\n")
+    shared.chmod(0o664)
+    home.hosts_file.symlink_to(shared)
+    add_host(home, Host(name="a", ssh="a"))
+    change_host(home, "a", {"profile": "cpu"})
+    assert shared.stat().st_mode & 0o777 == 0o664
+    remove_host(home, "a")
+    assert shared.stat().st_mode & 0o777 == 0o664
+    assert home.hosts_file.is_symlink()

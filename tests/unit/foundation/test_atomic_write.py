@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from armada.foundation.atomic_write import replacing, write_atomically, write_if_changed
+from armada.foundation.atomic_write import replacing, rewrite_atomically, write_atomically, write_if_changed
 
 
 def names(folder: Path) -> list[str]:
@@ -103,3 +103,26 @@ def test_a_file_is_left_alone_that_is_right_already(tmp_path: Path) -> None:
     path.chmod(0o644)
     write_if_changed(path, "text")
     assert mode(path) == 0o600
+
+
+def test_a_file_that_is_shared_stays_shared(tmp_path: Path) -> None:
+    shared = tmp_path / "file"
+    rewrite_atomically(shared, "new")
+    assert mode(shared) == 0o600
+    shared.chmod(0o664)
+    former = os.umask(0o077)
+    try:
+        rewrite_atomically(shared, "ä")
+    finally:
+        os.umask(former)
+    assert (shared.read_text(encoding="utf-8"), mode(shared)) == ("ä", 0o664)
+    assert names(tmp_path) == ["file"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_a_file_of_somebody_else_stays_theirs(tmp_path: Path) -> None:
+    theirs = tmp_path / "file"
+    theirs.write_text("old")
+    os.chown(theirs, 1234, 2345)
+    rewrite_atomically(theirs, "new")
+    assert (theirs.stat().st_uid, theirs.stat().st_gid) == (1234, 2345)

@@ -13,7 +13,7 @@ from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown
 from armada.home import own
 from armada.launch.retry import AGAIN_S, RECENT_S, Retries
 from armada.paths import HomePaths
-from armada.store import runs
+from armada.store import runs, sweeps
 from armada.store.database import Database
 from armada.store.runs import Run
 from armada.verdicts.states import Verdict
@@ -171,6 +171,20 @@ def test_a_cell_of_a_stopped_sweep_is_left_alone(
     lose(database)
     monkeypatch.setattr("armada.launch.retry.is_of_stopped_sweep", lambda *_: True)
     assert (retries(host).look(database, NOW), host.resumed) == ([], [])
+
+
+@pytest.mark.parametrize(("submission", "resumed"), [(1, False), (0, True)])
+def test_a_pruned_cell_whose_stop_did_not_arrive_is_left_alone(
+    database: Database, host: Host, submission: int, resumed: bool
+) -> None:
+    lose(database)
+    run = runs.find(database, "q-1")
+    entry = {"submission": submission, "step": 100, "value": 1.0, "why": "pruned at step 100"}
+    with database.transaction() as connection:
+        connection.execute("UPDATE runs SET sweep = 'grid' WHERE run_id = ?", (run.run_id,))
+    settings = {"prune": {"at": [100], "pruned": {run.run_id: entry}}}
+    sweeps.insert(database, name="grid", title="grid", experiment=None, launch_key="", settings=settings)
+    assert bool(retries(host).look(database, NOW)) is resumed
 
 
 @pytest.mark.parametrize(

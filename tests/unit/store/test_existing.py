@@ -67,12 +67,12 @@ def test_a_look_whose_store_was_deleted_says_so(home: HomePaths) -> None:
 
 
 def test_a_daemon_that_had_the_store_makes_no_empty_one(home: HomePaths, caplog: pytest.LogCaptureFixture) -> None:
-    ended: list[bool] = []
+    ended: list[str] = []
     daemon = Daemon(home, again=True)
     thread = threading.Thread(target=lambda: ended.append(daemon.run()))  # in the main one it would take its signals
     thread.start()
     thread.join(60)
-    assert ended == [False]
+    assert ended == ["over"]
     assert not home.store.exists()
     assert "was deleted, or its disk is away" in caplog.text
 

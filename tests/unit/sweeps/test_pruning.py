@@ -17,6 +17,7 @@ from armada.store.database import Database
 from armada.store.sweeps import SweepRecord
 from armada.sweeps.cells import Words, read_draft
 from armada.sweeps.counts import count_states
+from armada.sweeps.goal import goal_words
 from armada.sweeps.pruning import judge, prune, pruning_of, settings_for_pruning, without_metric, words_of
 from armada.sweeps.search import Trial, load_optuna, propose, why_give_up
 from armada.sweeps.searched import search_standing, trials_of
@@ -241,9 +242,12 @@ def test_steps_of_the_command_line_are_put_over_those_of_the_file(tmp_path: Path
 
 
 def test_the_rule_is_said_before_the_launch() -> None:
-    assert words_of(RULE, "loss") == "by loss at steps 100, 200, 400: the best third continues"
     assert (
-        words_of(PruneRule(at=(5,), reduction=7), "a\x1b[1m")
-        == "by a\N{REPLACEMENT CHARACTER}[1m at step 5: the best 1/7 continues"
+        words_of(RULE, goal_words("min", "loss"))
+        == "by the lowest loss at steps 100, 200, 400: the best third continues"
+    )
+    assert (
+        words_of(PruneRule(at=(5,), reduction=7), goal_words("max", "a\x1b[1m"))
+        == "by the highest a\N{REPLACEMENT CHARACTER}[1m at step 5: the best 1/7 continues"
     )
     assert words_of(PruneRule(at=tuple(range(1, 20))), "x").endswith("7, 8, …: the best third continues")

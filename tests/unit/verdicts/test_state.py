@@ -214,6 +214,11 @@ CASES += [
     (
         "a job removed by hand",
         batch({"state": "ended", "reason": "removed"}, state=RUNNING),
+        ("cancelled", "removed"),
+    ),
+    (
+        "a job removed by a stop",
+        batch({"state": "ended", "reason": "removed"}, state=RUNNING, stop_wished=True),
         ("cancelled", "killed_by_user"),
     ),
     ("a job out of time", batch({"state": "ended", "reason": "time_limit"}, state=RUNNING), ("failed", "time_limit")),

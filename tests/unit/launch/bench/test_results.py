@@ -167,6 +167,27 @@ def test_of_cells_that_are_as_fast_the_one_with_least_memory_is_applied() -> Non
     assert choose(fastest, [slow, fastest]) == fastest
 
 
+def test_in_a_profile_that_is_there_only_the_lines_of_the_settings_change(tmp_path: Path) -> None:
+    home = HomePaths(config=tmp_path / "config", state=tmp_path / "state")
+    home.profiles.mkdir(parents=True)
+    file = home.profiles / "mine.yaml"
+    note = "a text that is longer than what ruamel.yaml writes in one line, and that therefore would be folded " * 2
+    text = f"""# ours
+extends: cpu
+env:
+    NCCL_DEBUG: "WARN"   # loud
+    NOTE: "{note}"
+train:
+    micro_batch_size: 2  # measured
+"""
+    file.write_text(text)
+    file.chmod(0o644)
+    apply_best(best(**{"train.attention": "sdpa"}), "mine", None, home)
+    written = file.read_text()
+    assert written == text.replace("size: 2 ", "size: 16 ") + '    attention: "sdpa"\n'
+    assert file.stat().st_mode & 0o777 == 0o644
+
+
 def test_cells_that_cannot_be_told_apart_apply_nothing() -> None:
     """Of one cell, or of cells with the same settings, there is nothing to tell."""
     one, two = measured(1, 90, 0.1), measured(2, 100, 0.1)
