@@ -172,7 +172,7 @@ def stop(context: Context, options: argparse.Namespace) -> int:
 
 
 def retry(context: Context, options: argparse.Namespace) -> int:
-    """Resume the failed cells of a sweep that are worth it.
+    """Resume the failed cells of a sweep that are worth it, and on request those that were removed from the queue.
 
     Raises:
         UsageError: No failed cell has a reason that `--reason` names.
@@ -182,12 +182,13 @@ def retry(context: Context, options: argparse.Namespace) -> int:
     from armada.cli.progress import Reporter
     from armada.launch.plans.task import Order
     from armada.launch.service import Caller
-    from armada.sweeps.retrying import Retried, retry_cells
+    from armada.sweeps.retrying import Retried, is_removed, retry_cells
 
     record = sweeps.find(context.database, options.sweep)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     _observe(context, record.name)
-    failed = [run for run in newest_runs(runs.of_sweep(context.database, record.name)) if run.state == "failed"]
+    cells = newest_runs(runs.of_sweep(context.database, record.name))
+    failed = [run for run in cells if run.state == "failed" or is_removed(run)]
     there = sorted({run.reason or "unknown" for run in failed})
     if failed and (strange := [each for each in options.reason if each not in there]):
         raise UsageError(

@@ -43,7 +43,7 @@ def requirements_of(environment: KeptEnvironment) -> str:
 def packages_of(text: str) -> dict[str, str]:
     """Read a list of requirements: versions by normalized name (`typing-extensions`: `4.12`); other sources as written.
 
-    Of a name with several lines, such as one for each version of Python, all count.
+    Of a name with several lines, such as one for each version of Python, all count, in whatever order.
     """
     found: dict[str, dict[str, None]] = {}
     for line in text.splitlines()[:_MOST_LINES]:
@@ -56,12 +56,15 @@ def packages_of(text: str) -> dict[str, str]:
         versions = found.setdefault(sanitize_line(name, 100), {})
         if version:
             versions[version] = None
-    return {name: sanitize_line(", ".join(versions) or "any version", _LONGEST) for name, versions in found.items()}
+    return {name: ", ".join(sorted(versions)) or "any version" for name, versions in found.items()}
 
 
 def compare_packages(before: dict[str, str], after: dict[str, str]) -> list[PackageChange]:
     """List the packages that were added, removed or changed, by name."""
     names = sorted(before.keys() | after.keys())
-    return [
-        PackageChange(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)
-    ]
+    changed = [(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)]
+    return [PackageChange(name, _as_shown(one), _as_shown(two)) for name, one, two in changed]
+
+
+def _as_shown(version: str | None) -> str | None:
+    return None if version is None else sanitize_line(version, _LONGEST)

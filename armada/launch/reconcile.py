@@ -46,8 +46,8 @@ SETTLE_S = 30.0
 
 _LOOK_S = 0.02
 
-_OURS = frozenset({"provision_failed", "submit_refused", "interrupted", "killed_by_user"})
-"""Ends that home itself recorded, knowing that nothing was started or that the user cancelled."""
+_OURS = frozenset({"provision_failed", "submit_refused", "interrupted", "killed_by_user", "removed"})
+"""Ends that home itself recorded, knowing that nothing was started, or that somebody cancelled it on purpose."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,13 @@ RETRIED = (*LOST, "never_started", "terminated")
 
 _MAY_HAVE = "it may have succeeded: its exit code was not recorded"
 
+_REMOVED = "somebody removed it from the queue; `--reason removed` resumes it"
+
+
+def is_removed(run: Run) -> bool:
+    """Return whether a run was removed from its queue, and not by armada."""
+    return run.state == "cancelled" and run.reason == "removed"
+
 
 @dataclass(slots=True)
 class Retried:
@@ -43,7 +50,7 @@ def retry_cells(order: Order, cells: Sequence[Run], also: Collection[str], calle
 
     Args:
         order: With a session with the host.
-        cells: Failed ones.
+        cells: Failed ones, and those that were removed from the queue.
         also: Further reasons: the user has removed the cause.
         caller: The command.
         done: Receives what became of each.
@@ -53,7 +60,9 @@ def retry_cells(order: Order, cells: Sequence[Run], also: Collection[str], calle
     """
     for run in cells:
         if run.reason not in (*RETRIED, *also):
-            done.left[run.run_id] = f"{run.reason or 'unknown'}: it would fail again"
+            done.left[run.run_id] = (
+                f"{run.reason or 'unknown'}: {_REMOVED if is_removed(run) else 'it would fail again'}"
+            )
         elif run.reason in LOST and run.reason not in also and _may_have_succeeded(order, run):
             done.left[run.run_id] = f"{run.reason}: {_MAY_HAVE}"
         else:

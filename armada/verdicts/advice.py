@@ -26,6 +26,7 @@ _AGAIN = {
     "disk_full": "free space on the host, then resume it",
     "network": "check that the host reaches the network, then resume it",
     "signal_SIGKILL": "find out who ended it: an administrator, a limit of the site, a person on the machine; then resume it",
+    "removed": "find out who removed it from the queue: an administrator, a limit of the site; then resume it",
     "out_of_memory": "ask for more memory (`resources.memory`), then launch it again",
     "time_limit": "raise `resources.time_limit` and launch it again, or resume it",
     "budget": "resume it, which grants the same budget once more, or launch it with a larger `budget`",
@@ -99,7 +100,7 @@ def _after_an_end(now: Situation) -> list[Step]:
         told = "remove the cause, then hand over the cells that no host has: run the sweep's command again"
         return [Step("check the host", f"armada doctor {now.host}"), Step(told, now.handed_over_by)]
     steps = []
-    if now.state == "failed":
+    if now.state == "failed" or reason == "removed":
         if words := _CHANGE.get(reason) or _AGAIN.get(reason):
             steps.append(Step(words))
         if reason == "disk_full" and now.only_there:

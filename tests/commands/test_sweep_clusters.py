@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,19 @@ def test_a_sweep_is_stopped_extended_and_its_failed_cells_retried(armada: Armada
     eventually(lambda: states(armada, name) == ["succeeded", "cancelled", "cancelled", "succeeded", "succeeded"])
     assert f"--job-name=armada.{name}.array2" in calls(slurm)[-1]
     assert "+3" not in marks(armada)
+
+
+def test_a_cell_that_somebody_removed_is_resumed_if_that_is_asked_for(armada: Armada, slurm: Path) -> None:
+    name = sweep(armada, "--grid", "env.X=1,2", "--parallel", "1")
+    eventually(lambda: marks(armada) == ["+1"])
+    subprocess.run([slurm / "scancel", "100_1"], check=True)
+    eventually(lambda: states(armada, name) == ["running", "cancelled"])
+    (armada.folder / "go").touch()
+    left = armada.json("sweep", "retry", name)
+    assert left["resumed"] == []
+    assert left["left"] == {f"{name}-002": "removed: somebody removed it from the queue; `--reason removed` resumes it"}
+    assert armada.json("sweep", "retry", name, "--reason", "removed")["resumed"] == [f"{name}-002"]
+    eventually(lambda: states(armada, name) == ["succeeded"] * 2)
 
 
 def test_cells_that_request_different_resources_are_several_arrays_that_keep_the_limit(

@@ -146,6 +146,7 @@ def test_only_a_launch_that_nobody_completed_or_continues_was_interrupted(
         ("running", None, reconcile.ENDED_S + 60, True),
         ("failed", "provision_failed", 60, False),
         ("cancelled", "killed_by_user", 60, False),
+        ("cancelled", "removed", 60, False),
     ],
 )
 def test_a_launch_is_continued_for_as_long_as_it_is_no_history(

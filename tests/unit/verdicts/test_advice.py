@@ -42,6 +42,11 @@ def test_what_its_surroundings_did_is_resumed(reason: str) -> None:
     assert not [command for command in asked if command.startswith("armada launch")]
 
 
+def test_of_a_job_that_its_site_removed_one_asks_who_did_it() -> None:
+    assert "who removed it" in next_steps(dataclasses.replace(NOW, state="cancelled", reason="removed"))[0].words
+    assert commands(state="cancelled", reason="removed")[-1] == "armada resume a-1"
+
+
 def test_a_full_disk_gets_its_checkpoints_home_first() -> None:
     assert commands(reason="disk_full", only_there=2)[:2] == ["armada sync now a-1", "armada doctor a100"]
 
