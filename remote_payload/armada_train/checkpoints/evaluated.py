@@ -33,6 +33,11 @@ class Evaluated:
         return {"rows": dict(self.rows), "since": self.since}
 
 
+def has_evaluation(log: Iterable[Mapping[str, Any]], step: int) -> bool:
+    """Tell whether the Trainer's `log_history` has the evaluation of a step. One that a signal cut short is not in it."""
+    return any(entry["step"] == step and "eval_loss" in entry for entry in log)
+
+
 def look_at_evaluation(training: Training, checkpoint: Path | None, step: int) -> tuple[Evaluated, list[str]]:
     """Compare the rows that an attempt evaluates with those of the checkpoint that it resumes from.
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 from transformers import Trainer as BaseTrainer
 
-from armada_train.checkpoints.evaluated import Evaluated
+from armada_train.checkpoints.evaluated import Evaluated, has_evaluation
 from armada_train.data.preparation import Splits
 from armada_train.failure import GENERIC, PayloadFailure
 from armada_train.specification.early_stop import WITHOUT
@@ -190,13 +190,30 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
         if self.stopped_early is not None:
             self.control.should_save = self.control.should_training_stop = True
 
+    def _run_epoch(self, **given: Any) -> None:
+        """Evaluate before the first step of a resumed training, if a signal cut that evaluation short; it may end here."""
+        if self._lacks_evaluation():
+            self._determine_best_metric(self._evaluate(given["trial"], None), given["trial"])
+        if not self.control.should_training_stop:
+            super()._run_epoch(**given)
+
+    def _lacks_evaluation(self) -> bool:
+        """Tell whether the step that was trained last is to be evaluated and was not: all ranks read it in one log."""
+        step = self.state.global_step
+        is_due = step > 0 and self.eval_dataset is not None and step % self.args.eval_steps == 0
+        return is_due and not has_evaluation(self.state.log_history, step)
+
+    def evaluate_ended(self) -> None:
+        """Evaluate a training that has nothing left to train; it counts as the evaluation of its last step does."""
+        self._determine_best_metric(self.evaluate(), None)
+
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
         best = self._schedule.best_metric
         if not self._best_is_counted:
             self._count_best()
-        if best.metric not in metrics:
-            return False  # this evaluation was cut short
-        is_best = bool(super()._determine_best_metric(metrics, trial))
+        # One that was cut short, or whose function failed, has no such number.
+        is_best = math.isfinite(metrics.get(best.metric, math.nan))
+        is_best = is_best and bool(super()._determine_best_metric(metrics, trial))
         if self.state.best_metric is not None and math.isfinite(self.state.best_metric):
             told = self.state.best_global_step or 0, best.metric, float(self.state.best_metric)
             self._armada_metrics.remember_best(*told)
