@@ -304,7 +304,7 @@ def _run_trainer(
     steps = trainer.count_steps() if resume.changed else before  # fewer rows, for example, are fewer steps
     is_final = step >= steps
     if rule is not None and not is_final:
-        trainer.stopped_early = rule.verdict(evaluated.comparable(state["log_history"]))
+        trainer.stopped_early = rule.verdict(evaluated.comparable(state["log_history"], rule.metric))
         is_final = trainer.stopped_early is not None
     findings = []
     if run.is_main and is_final and step < before and trainer.stopped_early is None:

@@ -178,7 +178,7 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
         """Add how many evaluations in a row did not improve what `stop_early` watches, this one included."""
         rule, step = self._schedule.stop_early, self.state.global_step
         if rule is not None and step and rule.metric in metrics:
-            log = [*self._comparable_log(), {**metrics, "step": step}]
+            log = [*self._comparable_log(rule.metric), {**metrics, "step": step}]
             metrics[WITHOUT] = rule.without_improvement(log)
 
     def _end_if_no_better(self) -> None:
@@ -186,7 +186,7 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
         rule = self._schedule.stop_early
         if rule is None or self.state.global_step >= self.state.max_steps:
             return
-        self.stopped_early = rule.verdict(self._comparable_log())
+        self.stopped_early = rule.verdict(self._comparable_log(rule.metric))
         if self.stopped_early is not None:
             self.control.should_save = self.control.should_training_stop = True
 
@@ -222,11 +222,12 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
     def _count_best(self) -> None:
         """Take the best so far from the log: a resumed checkpoint may have been compared by another metric."""
         self._best_is_counted = True
-        found = self._schedule.best_metric.find(self._comparable_log(), self.state.global_step)
+        best = self._schedule.best_metric
+        found = best.find(self._comparable_log(best.metric), self.state.global_step)
         self.state.best_metric, self.state.best_global_step = found or (None, None)
 
-    def _comparable_log(self) -> list[Mapping[str, Any]]:
-        return self._evaluated_rows.comparable(self.state.log_history)
+    def _comparable_log(self, metric: str) -> list[Mapping[str, Any]]:
+        return self._evaluated_rows.comparable(self.state.log_history, metric)
 
     def evaluate_weighted(self) -> Weighted:
         """Compute the mean loss of all rows, over tokens or over pairs, and that of each set that has a name.
