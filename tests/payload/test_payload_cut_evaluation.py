@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -99,13 +100,17 @@ def test_an_evaluation_that_was_cut_is_made_before_the_next_step_and_counts(
     ends_alike(run, straight, "adapter_model.safetensors", 8)
 
 
+@pytest.mark.takes_long("three trainings: cut, resumed, started again after its end")
 def test_a_training_whose_last_evaluation_was_cut_stops_early_without_another_step(
     make_run: StartedRun, chat_files: tuple[Path, Path]
 ) -> None:
-    train = {"max_steps": 8, "eval_every_steps": 2}
-    train["stop_early"] = {"metric": "eval_loss", "patience": 1, "min_delta": 100}  # type: ignore[assignment]
+    train: dict[str, Any] = {"max_steps": 8, "eval_every_steps": 2}
+    train["stop_early"] = {"metric": "eval_loss", "patience": 1, "min_delta": 100}
+    train["best_metric"] = {"name": "eval_loss", "goal": "max"}
     run = prepared(make_run(make_training(*chat_files, train=train, evaluation=ASKED)))
     cut(run, 1, 4)
+    state = json.loads((run.path / "checkpoints" / "checkpoint-4" / "trainer_state.json").read_text())
+    assert state["best_global_step"] == 2  # one that was cut has no result, whether a high one would be the best or not
     for attempt in (2, 3):
         for waiting in (run.path / "outbox").glob(".new-*"):
             waiting.rename(run.path / f"hashed-{attempt}{waiting.name}")
