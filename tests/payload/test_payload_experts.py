@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.payload.comparing import read_floats
 from tests.payload.interpreter import Interpreter
 from tests.payload.payload_run import PayloadRun, chats, make_training, write_jsonl
 
@@ -29,6 +31,20 @@ config = Qwen3MoeConfig(
 Qwen3MoeForCausalLM(config).save_pretrained(folder)
 tokenizer.save_pretrained(folder)
 """
+# The head is the embedding: it is in memory, and in no file.
+MAKE_TIED = """
+import sys, torch
+from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
+tokenizer, folder = AutoTokenizer.from_pretrained(sys.argv[1]), sys.argv[2]
+torch.manual_seed(0)
+config = Qwen2Config(
+    vocab_size=320, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+    num_key_value_heads=1, max_position_embeddings=512, eos_token_id=tokenizer.eos_token_id,
+    pad_token_id=tokenizer.pad_token_id, bos_token_id=None, initializer_range=0.1, tie_word_embeddings=True,
+)
+Qwen2ForCausalLM(config).save_pretrained(folder)
+tokenizer.save_pretrained(folder)
+"""
 # Leaves one tensor of a checkpoint out, and the file well formed.
 DROP = """
 import sys
@@ -40,24 +56,33 @@ save_file(tensors, sys.argv[1], metadata={"format": "pt"})
 
 
 @pytest.fixture(scope="module")
-def experts(
+def trained(
     undisturbed: PayloadRun, payload_python: Interpreter, tmp_path_factory: pytest.TempPathFactory
-) -> PayloadRun:
-    """Four steps of all weights of a model with experts, with checkpoints at 2 and 4."""
-    folder = tmp_path_factory.mktemp("experts")
-    made = undisturbed.finish_python("-c", MAKE_EXPERTS, str(undisturbed.path / "model"), str(folder / "base"))
-    assert made.code == 0, made.output
-    training = make_training(
-        write_jsonl(folder / "rows.jsonl", chats(32)),
-        write_jsonl(folder / "eval.jsonl", chats(4)),
-        model={"path": str(folder / "base")},
-        train={"max_steps": 4, "eval_every_steps": 2},
-        checkpoint={"every_steps": 2, "keep_last": 3},
-        lora=None,
-    )
-    run = PayloadRun(folder / "run", payload_python, training).prepare()
-    run.train()
-    return run
+) -> Callable[[str], PayloadRun]:
+    """Four steps of all weights of the model that a program makes, with checkpoints at 2 and 4."""
+
+    def train(program: str) -> PayloadRun:
+        folder = tmp_path_factory.mktemp("trained")
+        made = undisturbed.finish_python("-c", program, str(undisturbed.path / "model"), str(folder / "base"))
+        assert made.code == 0, made.output
+        training = make_training(
+            write_jsonl(folder / "rows.jsonl", chats(32)),
+            write_jsonl(folder / "eval.jsonl", chats(4)),
+            model={"path": str(folder / "base")},
+            train={"max_steps": 4, "eval_every_steps": 2},
+            checkpoint={"every_steps": 2, "keep_last": 3},
+            lora=None,
+        )
+        run = PayloadRun(folder / "run", payload_python, training).prepare()
+        run.train()
+        return run
+
+    return train
+
+
+@pytest.fixture(scope="module")
+def experts(trained: Callable[[str], PayloadRun]) -> PayloadRun:
+    return trained(MAKE_EXPERTS)
 
 
 def without_its_end(run: PayloadRun, folder: Path) -> PayloadRun:
@@ -76,19 +101,34 @@ def drop(run: PayloadRun, checkpoint: Path, name: str) -> None:
     checkpoint.with_name(f".announced-{checkpoint.name}").unlink(missing_ok=True)
 
 
-def test_a_model_with_experts_resumes_to_the_bit(experts: PayloadRun, tmp_path: Path) -> None:
-    run = without_its_end(experts, tmp_path / "resumed")
+def resumes_to_the_bit(straight: PayloadRun, folder: Path) -> None:
+    run = without_its_end(straight, folder)
     ended = run.train()
     assert "resuming from checkpoint-2" in ended.output
-    assert run.losses() == experts.losses()
-    assert run.summary["eval_loss_after"] == experts.summary["eval_loss_after"]
+    assert run.losses() == straight.losses()
+    assert run.summary["eval_loss_after"] == straight.summary["eval_loss_after"]
     for name in ("model.safetensors", "optimizer.pt"):
-        ours, theirs = (r.path / "checkpoints" / "checkpoint-4" / name for r in (run, experts))
+        ours, theirs = (r.path / "checkpoints" / "checkpoint-4" / name for r in (run, straight))
         assert ours.read_bytes() == theirs.read_bytes(), name
 
     finished = PayloadRun(run.path, run.python, run.training, attempt=3)
     finished.train()
-    assert finished.summary["eval_loss_after"] == experts.summary["eval_loss_after"]
+    assert finished.summary["eval_loss_after"] == straight.summary["eval_loss_after"]
+
+
+def test_a_model_with_experts_resumes_to_the_bit(experts: PayloadRun, tmp_path: Path) -> None:
+    resumes_to_the_bit(experts, tmp_path / "resumed")
+
+
+def test_a_model_whose_head_is_its_embedding_resumes_to_the_bit(
+    trained: Callable[[str], PayloadRun], tmp_path: Path
+) -> None:
+    tied = trained(MAKE_TIED)
+    saved = read_floats(tied.path / "checkpoints" / "checkpoint-2" / "model.safetensors")
+    before = read_floats(tied.path.parent / "base" / "model.safetensors")
+    assert "lm_head.weight" not in saved
+    assert saved["model.embed_tokens.weight"] != before["model.embed_tokens.weight"]
+    resumes_to_the_bit(tied, tmp_path / "resumed")
 
 
 def test_a_start_from_a_model_with_experts_starts_with_its_experts(experts: PayloadRun, make_run: Any) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from armada_train.checkpoints import whole
+from armada_train.records import find_object
 from armada_train.runfolder import RunFolder, remove, replace_json
 
 
@@ -31,7 +32,8 @@ def announce(run: RunFolder, checkpoint: Path, announcement: Mapping[str, object
     if whole.is_marked(checkpoint):
         return False
     if final.is_dir() and not final.is_symlink():
-        whole.mark(checkpoint)  # an attempt was killed in between
+        waits_as = find_object(final / ".announce.json").get("kind")
+        whole.mark(checkpoint, is_final=waits_as == "final")  # an attempt was killed in between
         return False
     remove(final)
     part = run.outbox / f".part-{step}"
@@ -43,7 +45,7 @@ def announce(run: RunFolder, checkpoint: Path, announcement: Mapping[str, object
     size_bytes = sum(path.stat().st_size for path in part.rglob("*") if path.is_file() and not path.is_symlink())
     replace_json(part / ".announce.json", {**announcement, "size_bytes": size_bytes})
     part.rename(final)
-    whole.mark(checkpoint)
+    whole.mark(checkpoint, is_final=announcement.get("kind") == "final")
     return True
 
 

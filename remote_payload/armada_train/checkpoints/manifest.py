@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from armada_train.data.hashes import hash_data, hash_source
-from armada_train.data.hooks import hook_file
+from armada_train.data.hooks import hook_file, load_hook
 from armada_train.records import find_object, is_number, is_whole, show
 from armada_train.runfolder import replace_json
 from armada_train.specification.generation import FREE
@@ -88,6 +88,24 @@ def describe_evaluation(training: Training) -> dict[str, Any]:
     ]
     content: dict[str, Any] = json.loads(json.dumps({"data.eval": sources}))
     return content
+
+
+def describe_function(training: Training) -> dict[str, Any]:
+    """Return what the numbers of the user's function depend on beside the rows; empty without one. Reads its file to hash it.
+
+    Raises:
+        PayloadFailure: `data_error`: it cannot be imported.
+    """
+    asked = training.evaluation
+    if asked.function is None or not training.eval_data:
+        return {}
+    load_hook(asked.function, "evaluation function")
+    return {
+        "evaluation.function": f"{asked.function} {hash_data(hook_file(asked.function))[:12]}",
+        "evaluation.prompts": asked.prompts,
+        "evaluation.sample_tokens": asked.sample_tokens,
+        "evaluation.temperature": asked.temperature,
+    }
 
 
 def _describe_objective(objective: Objective) -> dict[str, Any]:

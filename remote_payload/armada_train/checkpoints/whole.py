@@ -29,14 +29,19 @@ def is_marked(checkpoint: Path) -> bool:
     return mark_path(checkpoint).is_file()
 
 
-def mark(checkpoint: Path) -> None:
-    """Record that a checkpoint is whole, with size and fingerprint of the files that a resume loads."""
+def mark(checkpoint: Path, *, is_final: bool = False) -> None:
+    """Record that a checkpoint is whole, with size and fingerprint of the files that a resume loads, and whether it is the last."""
     files = {
         str(path.relative_to(checkpoint)): {"size": path.stat().st_size, "sample": fingerprint(path)}
         for path in sorted(checkpoint.rglob("*"))
         if path.suffix in _LOADED and path.is_file()
     }
-    replace_json(mark_path(checkpoint), {"format": _FORMAT, "files": files})
+    replace_json(mark_path(checkpoint), {"format": _FORMAT, "final": is_final, "files": files})
+
+
+def is_final(checkpoint: Path) -> bool:
+    """Tell whether a checkpoint was announced as its training's last one; earlier releases did not record that."""
+    return find_object(mark_path(checkpoint)).get("final") is True
 
 
 def unmark(checkpoint: Path) -> None:

@@ -304,25 +304,34 @@ def _run_trainer(
     steps = trainer.count_steps() if resume.changed else before  # fewer rows, for example, are fewer steps
     is_final = step >= steps
     if rule is not None and not is_final:
-        trainer.stopped_early = rule.verdict(evaluated.comparable(state["log_history"]))
+        trainer.stopped_early = rule.verdict(evaluated.comparable(state["log_history"], rule.metric))
         is_final = trainer.stopped_early is not None
     findings = []
     if run.is_main and is_final and step < before and trainer.stopped_early is None:
-        whole.unmark(checkpoint)  # it was announced as one of several, and is the last one now
-    if run.is_main:
+        _announce_as_last(trainer, checkpoint)
+    elif run.is_main:
         trainer.announce(checkpoint, is_final=is_final)  # the last attempt may have died between saving and announcing
     if not is_final:
         _train_and_wait(trainer, resume_from_checkpoint=str(checkpoint))
+        if run.is_main and trainer.stopped_early is not None and trainer.state.global_step == step:
+            _announce_as_last(trainer, checkpoint)  # by its evaluation, which was made only now
         return []
     if step < before and trainer.stopped_early is None:
         findings = [
             f"with what changed, the training has {steps:,} steps: {checkpoint.name} is its last, and nothing is trained any more"
         ]
         _say(run, f"finding: {findings[0]}")
-    trainer.restore(checkpoint)  # the Trainer would do one more step
+    trainer.restore(checkpoint, state["log_history"])  # the Trainer would do one more step
     if trainer.eval_dataset is not None:
-        trainer.evaluate()
+        trainer.evaluate_ended()
     return findings
+
+
+def _announce_as_last(trainer: Trainer, checkpoint: Path) -> None:
+    """Announce a checkpoint again that was announced as one of several, and is the last one now; once, not at each resume."""
+    if not whole.is_final(checkpoint):
+        whole.unmark(checkpoint)
+    trainer.announce(checkpoint, is_final=True)
 
 
 def _require_all_steps(trainer: Trainer, training: Training) -> None:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 from transformers import Trainer as BaseTrainer
 
-from armada_train.checkpoints.evaluated import Evaluated
+from armada_train.checkpoints.evaluated import Evaluated, has_evaluation
 from armada_train.data.preparation import Splits
 from armada_train.failure import GENERIC, PayloadFailure
 from armada_train.specification.early_stop import WITHOUT
@@ -178,7 +178,7 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
         """Add how many evaluations in a row did not improve what `stop_early` watches, this one included."""
         rule, step = self._schedule.stop_early, self.state.global_step
         if rule is not None and step and rule.metric in metrics:
-            log = [*self._comparable_log(), {**metrics, "step": step}]
+            log = [*self._comparable_log(rule.metric), {**metrics, "step": step}]
             metrics[WITHOUT] = rule.without_improvement(log)
 
     def _end_if_no_better(self) -> None:
@@ -186,17 +186,34 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
         rule = self._schedule.stop_early
         if rule is None or self.state.global_step >= self.state.max_steps:
             return
-        self.stopped_early = rule.verdict(self._comparable_log())
+        self.stopped_early = rule.verdict(self._comparable_log(rule.metric))
         if self.stopped_early is not None:
             self.control.should_save = self.control.should_training_stop = True
+
+    def _run_epoch(self, **given: Any) -> None:
+        """Evaluate before the first step of a resumed training, if a signal cut that evaluation short; it may end here."""
+        if self._lacks_evaluation():
+            self._determine_best_metric(self._evaluate(given["trial"], None), given["trial"])
+        if not self.control.should_training_stop:
+            super()._run_epoch(**given)
+
+    def _lacks_evaluation(self) -> bool:
+        """Tell whether the step that was trained last is to be evaluated and was not: all ranks read it in one log."""
+        step = self.state.global_step
+        is_due = step > 0 and self.eval_dataset is not None and step % self.args.eval_steps == 0
+        return is_due and not has_evaluation(self.state.log_history, step)
+
+    def evaluate_ended(self) -> None:
+        """Evaluate a training that has nothing left to train; it counts as the evaluation of its last step does."""
+        self._determine_best_metric(self.evaluate(), None)
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
         best = self._schedule.best_metric
         if not self._best_is_counted:
             self._count_best()
-        if best.metric not in metrics:
-            return False  # this evaluation was cut short
-        is_best = bool(super()._determine_best_metric(metrics, trial))
+        # One that was cut short, or whose function failed, has no such number.
+        is_best = math.isfinite(metrics.get(best.metric, math.nan))
+        is_best = is_best and bool(super()._determine_best_metric(metrics, trial))
         if self.state.best_metric is not None and math.isfinite(self.state.best_metric):
             told = self.state.best_global_step or 0, best.metric, float(self.state.best_metric)
             self._armada_metrics.remember_best(*told)
@@ -205,11 +222,12 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
     def _count_best(self) -> None:
         """Take the best so far from the log: a resumed checkpoint may have been compared by another metric."""
         self._best_is_counted = True
-        found = self._schedule.best_metric.find(self._comparable_log(), self.state.global_step)
+        best = self._schedule.best_metric
+        found = best.find(self._comparable_log(best.metric), self.state.global_step)
         self.state.best_metric, self.state.best_global_step = found or (None, None)
 
-    def _comparable_log(self) -> list[Mapping[str, Any]]:
-        return self._evaluated_rows.comparable(self.state.log_history)
+    def _comparable_log(self, metric: str) -> list[Mapping[str, Any]]:
+        return self._evaluated_rows.comparable(self.state.log_history, metric)
 
     def evaluate_weighted(self) -> Weighted:
         """Compute the mean loss of all rows, over tokens or over pairs, and that of each set that has a name.

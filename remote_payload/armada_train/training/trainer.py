@@ -249,14 +249,15 @@ class Trainer(Evaluating):
 
     # --- checkpoints -----------------------------------------------------------------------------------------------
 
-    def restore(self, checkpoint: Path) -> None:
-        """Load the weights of a finished run, which has nothing left to train."""
+    def restore(self, checkpoint: Path, log: list[dict[str, Any]]) -> None:
+        """Load the weights of a finished run, which has nothing left to train, and its `log_history`."""
         if self._needs_all:
             self._prepare_for_training(step_of(checkpoint), None, str(checkpoint))
         else:
             self._load_from_checkpoint(str(checkpoint))
         self.state.global_step = step_of(checkpoint)
         self.state.max_steps = self.state.global_step
+        self.state.log_history = log
 
     def start_from(self, start: StartFrom) -> None:
         """Start with another training's weights, and with its optimizer's moments if requested.
