@@ -25,6 +25,8 @@ HOUR_S = 3600.0
 class Given:
     """Stands for what the daemon makes, and keeps what it gave it."""
 
+    has_ended = False
+
     def __init__(self, made: list[Any], host: Any, *_: Any, **given: Any) -> None:
         self.host = host
         self.given = given
