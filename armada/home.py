@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ID = re.compile(r"[0-9a-f]{32}")
+_MOST_FORMER = 50
 
 
 class Home(NamedTuple):
@@ -63,6 +64,18 @@ class _Evidence(NamedTuple):
     folder_inode: int
 
 
+class Copied(NamedTuple):
+    """What a home was copied from.
+
+    Attributes:
+        ids: The home of which it is a copy, and those of which that one was.
+        at: When it became one, in unix time.
+    """
+
+    ids: frozenset[str]
+    at: float
+
+
 class _Record(NamedTuple):
     """What `home.json` says. `evidence` is None where it is incomplete: then this is no original."""
 
@@ -70,6 +83,7 @@ class _Record(NamedTuple):
     label: str | None
     path: str | None
     evidence: _Evidence | None
+    former: tuple[str, ...] = ()
 
 
 def own(paths: HomePaths) -> Home:
@@ -85,6 +99,14 @@ def own(paths: HomePaths) -> Home:
             if known is None or not _is_original(known, paths):
                 known = _begin(paths, known)
     return Home(known.id, _label(), str(paths.state))
+
+
+def copied_from(paths: HomePaths) -> Copied | None:
+    """Say of which homes this one is a copy; None if it is an original. Call `own` first, which gives a copy its own id."""
+    known = _read(paths.home_record)
+    if known is None or known.evidence is None or not known.former:
+        return None
+    return Copied(frozenset(known.former), known.evidence.mark_ctime_ns / 1e9)
 
 
 def launched_by(spec: Mapping[str, object]) -> Home | None:
@@ -111,7 +133,10 @@ def _begin(paths: HomePaths, former: _Record | None) -> _Record:
     paths.home_mark.touch(mode=0o600, exist_ok=False)
     fsync(paths.home_mark)
     home, evidence = Home(secrets.token_hex(16), _label(), str(paths.state)), _seen(paths)
-    copied = {"copy_of": {"id": former.id, "label": former.label, "path": former.path}} if former is not None else {}
+    copied: dict[str, object] = {}
+    if former is not None:
+        before = [each for each in former.former if each != former.id][:_MOST_FORMER]
+        copied["copy_of"] = {"id": former.id, "label": former.label, "path": former.path, "before": before}
     text = json.dumps({"format": 1, **home.as_json(), **evidence._asdict(), **copied}, indent=1) + "\n"
     write_atomically(paths.home_record, text, mode=0o666)
     if former is not None:
@@ -124,7 +149,7 @@ def _begin(paths: HomePaths, former: _Record | None) -> _Record:
             home.id[:8],
             former.id[:8],
         )
-    return _Record(home.id, home.label, home.path, evidence)
+    return _Record(home.id, home.label, home.path, evidence, (former.id, *former.former) if former is not None else ())
 
 
 def _is_original(known: _Record, paths: HomePaths) -> bool:
@@ -154,7 +179,17 @@ def _read(path: Path) -> _Record | None:
         label if isinstance(label, str) else None,
         path_then if isinstance(path_then, str) else None,
         _Evidence(*numbers) if all(isinstance(number, int) for number in numbers) else None,
+        _former(found.get("copy_of")),
     )
+
+
+def _former(told: object) -> tuple[str, ...]:
+    """Return the ids of the homes of which a home is a copy, the newest first."""
+    if not isinstance(told, dict):
+        return ()
+    before = told.get("before")
+    named = [told.get("id"), *(before[:_MOST_FORMER] if isinstance(before, list) else ())]
+    return tuple(each for each in named if isinstance(each, str) and _ID.fullmatch(each))
 
 
 def _label() -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.compare.metrics import TOKENS, goal_of
+from armada.costs.amounts import Amounts, total
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import positive
 from armada.store import runs
@@ -15,10 +16,10 @@ from armada.store.queries.metric_summaries import summarize
 from armada.store.queries.uses import read_use
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from armada.compare.metrics import Goal
-    from armada.costs.amounts import Amounts
+    from armada.costs.report import Use
     from armada.costs.tariff import Tariff
     from armada.store.database import Database
     from armada.store.queries.metric_summaries import MetricSummary
@@ -50,6 +51,8 @@ class RunSummary:
     Attributes:
         tokens: Trained on so far.
         seconds: How long it ran, without the time between its attempts.
+        use: When it ran, and the GPUs that it held.
+        tariff: What its host costs; None without a price.
         costs: What it cost, its share of the box; None without a price.
     """
 
@@ -58,6 +61,8 @@ class RunSummary:
     metrics: Mapping[str, RunMetric]
     tokens: int | None
     seconds: float | None
+    use: Use
+    tariff: Tariff | None
     costs: Amounts | None
     gpus: str | None
 
@@ -122,9 +127,26 @@ def summarize_run(
         metrics={name: RunMetric(name, told.get(name) or goal_of(name), summary) for name, summary in found.items()},
         tokens=int(last) if last is not None and math.isfinite(last) and last >= 0 else None,
         seconds=use.lasted_s if use.spans else None,
+        use=use,
+        tariff=tariff,
         costs=use.cost(tariff) if use.spans and tariff is not None else None,
         gpus=describe_gpus(spec.get("gpus"), gpu_names),
     )
+
+
+def cost_together(found: Iterable[RunSummary]) -> Amounts | None:
+    """What runs cost together: an hour of a box counts once, however many of them share it. None without prices."""
+    shared: dict[tuple[str, Tariff | None], list[Use]] = {}
+    for summary in found:
+        shared.setdefault((summary.run.host, summary.tariff), []).append(summary.use)
+    parts = [
+        tariff.cost_together([(use.held, use.spans) for use in uses])
+        if tariff is not None
+        else Amounts({}, math.fsum(use.lasted_s for use in uses))
+        for (_, tariff), uses in shared.items()
+    ]
+    together = total(parts)
+    return together if together.is_known else None
 
 
 def describe_gpus(count: object, names: Sequence[str]) -> str | None:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from armada.daemon.status import HostStatus, SyncStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    from armada.notifications.events import Continuing
 
 
 class HostStatusRegistry:
@@ -20,15 +22,18 @@ class HostStatusRegistry:
         self._hosts: dict[str, HostStatus] = {}
         self._looking: dict[str, float] = {}
         self._syncing: dict[str, SyncStatus] = {}
+        self._continuing: dict[str, tuple[Continuing, ...]] = {}
 
     def add(self, host: str) -> None:
         with self._lock:
             self._hosts.setdefault(host, HostStatus("new", None, None, None))
+            self._continuing.pop(host, None)  # its budget may be another one
 
     def remove(self, host: str) -> None:
         with self._lock:
             self._hosts.pop(host, None)
             self._looking.pop(host, None)
+            self._continuing.pop(host, None)
 
     def looks(self, host: str, now: float) -> None:
         """Record that a watcher starts a check."""
@@ -58,6 +63,16 @@ class HostStatusRegistry:
     def synced(self, host: str) -> None:
         with self._lock:
             self._syncing.pop(host, None)
+
+    def continue_there(self, host: str, found: Sequence[Continuing]) -> None:
+        """Record which runs continue on a host whose budget is spent."""
+        with self._lock:
+            self._continuing[host] = tuple(found)
+
+    def continuing(self) -> list[Continuing]:
+        """Return the runs that continue on hosts whose budgets are spent."""
+        with self._lock:
+            return [each for found in self._continuing.values() for each in found]
 
     def hosts(self) -> dict[str, HostStatus]:
         with self._lock:

@@ -101,7 +101,9 @@ class Daemon:
         self._watchers: dict[str, Watcher] = {}
         self._known = KnownHosts(home)
         self._sync = SyncScheduler(home, self._board, sync_host=sync_host)
-        self._messenger = Messenger(home, now=self._clock.now, hosts=self._known.last_configured)
+        self._messenger = Messenger(
+            home, now=self._clock.now, hosts=self._known.last_configured, continuing=self._board.continuing
+        )
         self._active: dict[str, frozenset[str]] = {}
         self._started_at = self._clock.now()
         self._last_tick: tuple[float, float] | None = None

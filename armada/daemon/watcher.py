@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from armada.config.hosts import load_hosts
@@ -111,7 +112,7 @@ class Watcher:
         self._queue_look: threading.Thread | None = None
         self._retries = Retries(self._session)
         self._idle_stop = IdleStop(host, home, now=now)
-        self._budget = HostBudget(self._session)
+        self._budget = HostBudget(self._session, partial(board.continue_there, host.name))
         self._tending = Tending(self._session, hosts or (lambda: load_hosts(home)))
         board.add(host.name)
         self._thread = threading.Thread(target=self._work, name=f"watch {host.name}", daemon=True)

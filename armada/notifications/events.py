@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from armada.costs.price import money
 from armada.foundation.sanitize import sanitize_line
@@ -12,13 +12,13 @@ from armada.protocol.recorded import recorded_facts
 from armada.store import checkpoints, operations, run_sync, runs, transitions
 from armada.store import hosts as host_records
 from armada.store.queries.uses import read_use
-from armada.units import amount, span
+from armada.units import amount, counted, span
 from armada.verdicts.again import resumes_from, resuming_words
 from armada.verdicts.guesses import WATCHED_S
 from armada.verdicts.idle import stopping_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from armada.costs.tariff import Tariff
     from armada.notifications.settings import Kind
@@ -41,6 +41,9 @@ STALLED_S = 60.0
 CURRENT_S = 3600.0
 """Seconds for which facts of a disk are taken for those of now; a host that answers is asked every few minutes."""
 
+_NAMED = 5
+"""Runs that one message names."""
+
 _NOT_WORTH_IT = frozenset({"killed_by_user", "interrupted", "launched_again", "pruned", "sweep_stopped"})
 """Reasons of ends that the user has just caused, or asked for with a sweep's rule."""
 
@@ -61,6 +64,24 @@ class Event:
     goes_on: bool = False
 
 
+class Continuing(NamedTuple):
+    """Runs of another home that continue on a host whose budget is spent.
+
+    Attributes:
+        host: Its name.
+        budget: What was spent, as text.
+        home_id: Which home launched them, or its label where it has no id.
+        label: Its label, for display.
+        run_ids: The runs.
+    """
+
+    host: str
+    budget: str
+    home_id: str
+    label: str
+    run_ids: tuple[str, ...]
+
+
 def find_events(
     database: Database,
     now: float,
@@ -68,6 +89,7 @@ def find_events(
     sync_failing_s: float,
     disk_full_s: float = 12 * 3600.0,
     tariffs: Mapping[str, Tariff] | None = None,
+    continuing: Iterable[Continuing] = (),
 ) -> list[Event]:
     """Return all events that home learned of in the last day, and those that go on.
 
@@ -77,6 +99,7 @@ def find_events(
         sync_failing_s: Report a run after nothing of it came home for this many seconds.
         disk_full_s: Report a disk that is expected to be full within this many seconds.
         tariffs: What hosts cost, by name.
+        continuing: Runs that continue on hosts whose budgets are spent.
     """
     recent = runs.recent(database, now - KNOWN_S)
     found = [
@@ -85,6 +108,7 @@ def find_events(
         *_retries(database, recent, now),
         *_stalls(database, recent, now),
         *_spent_budgets(database, recent, tariffs or {}, now),
+        *_continuing_runs(continuing, now),
         *_failing_syncs(database, recent, now, sync_failing_s),
         *_full_disks(database, recent, now, disk_full_s),
         *_stopped_hosts(database, now),
@@ -196,6 +220,20 @@ def _spent_budgets(database: Database, recent: list[Run], tariffs: Mapping[str, 
             max(reached_at, _learned_at(database, run)) if run.ended else reached_at,
             goes_on=not run.ended,
         )
+
+
+def _continuing_runs(continuing: Iterable[Continuing], now: float) -> Iterator[Event]:
+    """Say once of each other home that its runs continue on a host whose budget is spent."""
+    for each in continuing:
+        one = len(each.run_ids) == 1
+        some = ", ".join(each.run_ids[:_NAMED]) + (", …" if len(each.run_ids) > _NAMED else "")
+        body = (
+            f"{each.host}: its budget of {each.budget} is spent; {counted(len(each.run_ids), 'run')} of "
+            f"{sanitize_line(each.label, 80)} {'continues' if one else 'continue'}, as another home launched "
+            f"{'it' if one else 'them'}: {some}\narmada stop {each.run_ids[0] if one else 'RUN'} --other-home"
+        )
+        key = f"{each.host}:budget:{each.budget}:{each.home_id}"
+        yield Event(key, "budget_reached", f"{each.host}: budget spent, and runs continue", body, now, goes_on=True)
 
 
 def _stopped_hosts(database: Database, now: float) -> Iterator[Event]:

@@ -20,10 +20,11 @@ from armada.store.database import Database
 from armada.store.queries.tariffs import read_tariffs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from armada.config.hosts import Host
     from armada.costs.tariff import Tariff
+    from armada.notifications.events import Continuing
     from armada.paths import HomePaths
     from armada.store.notifications import Notification
 
@@ -59,6 +60,7 @@ class Messenger:
         deliver: Sends a message to a URL.
         show: Shows a message on this machine's screen.
         hosts: Returns all hosts, for what they cost; those of hosts.yaml by default, so without those of projects.
+        continuing: Returns the runs that continue on hosts whose budgets are spent.
     """
 
     def __init__(
@@ -69,12 +71,14 @@ class Messenger:
         deliver: Deliver = delivery.deliver,
         show: Callable[[str, str], None] = delivery.show,
         hosts: Callable[[], Mapping[str, Host]] | None = None,
+        continuing: Callable[[], Iterable[Continuing]] = tuple,
     ) -> None:
         self._home = home
         self._now = now
         self._deliver = deliver
         self._show = show
         self._hosts = hosts or (lambda: load_hosts(home))
+        self._continuing = continuing
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._complaint: str | None = None
@@ -163,6 +167,7 @@ class Messenger:
             sync_failing_s=settings.sync_failing_hours * 3600.0,
             disk_full_s=settings.disk_full_hours * 3600.0,
             tariffs=self._tariffs(database),
+            continuing=self._continuing(),
         )
         asked = {(event.kind, destination) for event in found for destination in destinations}
         known = {each for each in asked if outbox.any_ever(database, *each)}

@@ -49,13 +49,18 @@ class LeftScreens:
         if MAKES_AHEAD:
             self._ahead = self._board.set_interval(REST_S / 2, self._make_next)
 
+    def go_on(self) -> None:
+        """Make screens again, now that the first one is on top again."""
+        if self._ahead is not None and len(self._board.screen_stack) == 1:
+            self._ahead.resume()
+
     def _make_next(self) -> None:
+        if len(self._board.screen_stack) != 1:
+            if self._ahead is not None:
+                self._ahead.pause()  # to look four times a second is half of what an idle dashboard costs
+            return
         is_imported = self._importing.ident is not None and not self._importing.is_alive()
-        if (
-            not is_imported
-            or time.monotonic() - self._board.last_input_at < REST_S
-            or len(self._board.screen_stack) != 1
-        ):
+        if not is_imported or time.monotonic() - self._board.last_input_at < REST_S:
             return
         for kind in screens.made_ahead():
             if kind.PLACE not in self._kept:

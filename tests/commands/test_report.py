@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,54 @@ def test_a_run_without_metrics_has_a_report(armada: Armada) -> None:
         record(database, "bare", {"format": 1, "run_id": "bare", "name": "bare", "task": "command"})
     assert armada.run("report", "bare", "--html", "r.html").returncode == 0
     assert "no metrics" in (armada.folder / "r.html").read_text()
+
+
+def run_of_hours(armada: Armada, run_id: str, first: float, last: float, *, host: str = "gpu-1", gpus: int = 0) -> None:
+    """Record a run that was on its host from one hour to another, of a day two days ago."""
+    plan = {"format": 1, "run_id": run_id, "name": run_id, "task": "command"}
+    with opened(armada.folder / "home") as (_, database):
+        record(database, run_id, plan, host=host)
+        day = time.time() - 48 * 3600
+        with database.transaction() as connection:
+            connection.execute(
+                "UPDATE runs SET created_at = ?1, started_at = ?1, ended_at = ?2, gpus = ?3, attempt = 1 WHERE run_id = ?4",
+                (day + first * 3600, day + last * 3600, json.dumps(list(range(gpus))), run_id),
+            )
+            connection.execute("DELETE FROM transitions WHERE run_id = ?", (run_id,))
+
+
+def total_of(armada: Armada, *run_ids: str) -> str:
+    assert armada.run("report", *run_ids, "--html", "r.html", "--force").returncode == 0
+    found = re.search("<p>Total cost: (.*?)</p>", (armada.folder / "r.html").read_text())
+    return found[1] if found else ""
+
+
+def test_the_total_counts_an_hour_of_a_box_once_however_many_runs_shared_it(armada: Armada) -> None:
+    config = armada.folder / "home" / "config"
+    config.mkdir(parents=True)
+    (config / "hosts.yaml").write_text(
+        "hosts:\n"
+        "  box: {ssh: 'me@box', price: 10 EUR}\n"
+        "  other: {ssh: 'me@other', price: 1 EUR}\n"
+        "  cluster: {ssh: 'me@cluster', scheduler: slurm, price: 2 EUR}\n"
+        "  free: {ssh: 'me@free'}\n"
+    )
+    for number in range(4):  # evaluations on CPUs, side by side
+        run_of_hours(armada, f"side-{number}", 0, 1, host="box")
+    run_of_hours(armada, "late", 0.5, 2, host="box")
+    run_of_hours(armada, "elsewhere", 0, 1, host="other")
+    for number in range(2):
+        run_of_hours(armada, f"job-{number}", 0, 1, host="cluster", gpus=1)
+    run_of_hours(armada, "unknown", 0, 2, host="free")
+    side = [f"side-{number}" for number in range(4)]
+    assert total_of(armada, *side).startswith("10.00 EUR. An hour of a rented host counts once")
+    assert armada.json("compare", *side)["runs"][0]["costs"] == {"EUR": 10.0}
+    assert total_of(armada, *side, "late").startswith("20.00 EUR.")
+    assert total_of(armada, "side-0", "elsewhere").startswith("11.00 EUR.")
+    assert total_of(armada, "job-0", "job-1").startswith("4.00 EUR.")
+    assert total_of(armada, "side-0", "unknown").startswith("10.00 EUR and 2 h 00 m without a price.")
+    assert total_of(armada, "unknown") == ""
+    assert total_of(armada, "side-0") == ""
 
 
 def test_secrets_in_settings_are_not_shown(armada: Armada) -> None:

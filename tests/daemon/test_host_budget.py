@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from armada.config.hosts import Host, load_hosts
-from armada.daemon.host_budget import EVERY_S, HostBudget
+from armada.daemon.host_budget import EVERY_S, SHOWS_WITHIN_S, HostBudget
 from armada.daemon.host_status import HostStatusRegistry
 from armada.daemon.watcher import Watcher
 from armada.errors import Conflict
+from armada.home import own
 from armada.monitor.observe import observe
+from armada.notifications.events import Continuing, Event, find_events
+from armada.notifications.subject import Subject, subject_of
 from armada.paths import HomePaths
+from armada.protocol.homes import EnrolledHome
 from armada.provision.admission import refuse_over_budget
 from armada.rpc.client import Call
 from armada.rpc.session import HostSession
@@ -75,7 +83,7 @@ def test_a_run_of_another_home_continues_and_is_named_once(
     home: HomePaths, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     rent(database, 11)
-    other = {"home": {"id": "0" * 16, "label": "bob@desk"}}
+    other = {"home": {"id": "0" * 32, "label": "bob@desk", "path": "/home/bob"}}
     for run_id, spec in (("mine-1", {}), ("theirs-1", other)):
         runs.insert(database, run_id=run_id, name="n", host="local", task="command", experiment=None, spec=spec)
     with database.transaction() as connection:
@@ -83,11 +91,118 @@ def test_a_run_of_another_home_continues_and_is_named_once(
     host = Host(name="local", local=True, price=[{"price": "10 EUR"}], budget="100 EUR")  # type: ignore[arg-type]  # as a file has it
     asked: list[Call[Any]] = []
     session = SimpleNamespace(host=host, home=home, call_all=asked.extend)
-    budget = HostBudget(session)  # type: ignore[arg-type]  # a stand-in that writes down what it is asked
+    board = HostStatusRegistry()
+    budget = HostBudget(session, partial(board.continue_there, "local"))  # type: ignore[arg-type]  # a stand-in that writes down what it is asked
     budget.look(database, time.time())
     budget.look(database, time.time() + EVERY_S + 1)
     assert [each.params["run_id"] for each in asked] == ["mine-1", "mine-1"]
     assert caplog.text.count("other homes launched theirs-1 of bob@desk") == 1
+
+    def told() -> list[Event]:
+        return find_events(database, time.time(), sync_failing_s=1e9, continuing=board.continuing())
+
+    (event,) = told()
+    assert (event.kind, event.goes_on) == ("budget_reached", True)
+    said = (
+        "local: its budget of 100.00 EUR is spent; 1 run of bob@desk continues, as another home launched it: theirs-1"
+    )
+    assert event.body == f"{said}\narmada stop theirs-1 --other-home"
+    assert subject_of(event.kind, event.body, {"theirs-1"}, {"local"}) == Subject("host", "local", is_known=True)
+    rent(database, 1)
+    budget.look(database, time.time() + 2 * (EVERY_S + 1))
+    assert told() == []
+
+
+def become_copy(home: HomePaths) -> tuple[str, str]:
+    """Make a copy of a home, as `chmod -R` does; return its former id and its id."""
+    former = own(home).id
+    home.home_mark.chmod(0o600)
+    return former, own(home).id
+
+
+def test_after_chmod_of_its_home_a_hosts_budget_still_stops_the_runs_it_launched_before(
+    armada: Armada, home: HomePaths, database: Database, tmp_path: Path
+) -> None:
+    home.hosts_file.write_text(ENTRY.format(100).replace("true,", f"true, root: {tmp_path / 'root'},"))
+    run = armada.json("launch", "--host", "local", armada.command("sh", "-c", SLEEPS, stop_grace_s=30))
+    host = load_hosts(home)["local"]
+    become_copy(home)
+    become_copy(home)
+    rent(database, 11)
+    found: list[Continuing] = []
+
+    def tell(told: Sequence[Continuing]) -> None:
+        found[:] = told
+
+    with HostSession(host, home) as session:
+        eventually(
+            lambda: (
+                observe(database, session, runs.every(database)) is not None
+                and bool(runs.every(database)[0].started_at)
+            )
+        )
+        budget = HostBudget(session, tell)
+        budget.look(database, time.time())  # its original may still be there
+        assert [each.run_ids for each in found] == [(run["run_id"],)]
+        budget.look(database, time.time() + SHOWS_WITHIN_S + 1)
+        assert not found
+        ended = tmp_path / "root/runs" / run["run_id"] / "state.json"
+        eventually(lambda: json.loads(ended.read_text())["state"] == "failed", "the end of the run")
+    assert armada.json("show", run["run_id"])["reason"] == "budget"
+
+
+@pytest.mark.parametrize(
+    ("seen_s", "off_s", "is_stopped"),
+    [
+        (-60.0, 0.0, True),  # seconds after the copy, by home's clock; how far the host's clock is ahead
+        (-60.0, 7200.0, True),
+        (1800.0, 0.0, False),
+        (1800.0, -7200.0, False),
+        (None, 0.0, True),  # `armada hosts forget-home`
+    ],
+)
+def test_a_copy_stops_its_originals_runs_only_if_that_was_not_seen_since(
+    home: HomePaths, database: Database, seen_s: float | None, off_s: float, *, is_stopped: bool
+) -> None:
+    home.make()
+    former, _ = become_copy(home)
+    rent(database, 11)
+    original = {"home": {"id": former, "label": "me@laptop", "path": "/"}}
+    runs.insert(database, run_id="r-1", name="n", host="local", task="command", experiment=None, spec=original)
+    with database.transaction() as connection:
+        connection.execute("UPDATE runs SET state = 'running', attempt = 1, started_at = ?", (time.time() - HOUR,))
+    stopped: list[str] = []
+    seen_at = None if seen_s is None else time.time() + seen_s + off_s
+    homes = () if seen_at is None else (EnrolledHome(id=former, seen_at=seen_at),)
+
+    def answer(asked: Sequence[Call[Any]]) -> list[Any]:
+        if asked[0].method != "host.probe":
+            stopped.extend(str(each.params["run_id"]) for each in asked)
+            return [None for _ in asked]
+        return [SimpleNamespace(time=time.time() + off_s), SimpleNamespace(runs=[SimpleNamespace(homes=homes)])]
+
+    host = Host(name="local", local=True, root="/x", price=[{"price": "10 EUR"}], budget="100 EUR")  # type: ignore[arg-type]  # as a file has it
+    session: Any = SimpleNamespace(host=host, home=home, call_all=answer)
+    told: list[Continuing] = []
+    HostBudget(session, told.extend).look(database, time.time() + SHOWS_WITHIN_S + 1)
+    assert (stopped, [each.run_ids for each in told]) == ((["r-1"], []) if is_stopped else ([], [("r-1",)]))
+
+
+def test_a_copy_leaves_the_runs_of_its_original_within_its_own_folder_alone(
+    home: HomePaths, database: Database
+) -> None:
+    home.make()
+    former, _ = become_copy(home)
+    rent(database, 11)
+    original = {"home": {"id": former, "label": "me@laptop", "path": "/"}}
+    runs.insert(database, run_id="r-1", name="n", host="local", task="command", experiment=None, spec=original)
+    with database.transaction() as connection:
+        connection.execute("UPDATE runs SET state = 'running', attempt = 1, started_at = ?", (time.time() - HOUR,))
+    host = Host(name="local", local=True, price=[{"price": "10 EUR"}], budget="100 EUR")  # type: ignore[arg-type]  # as a file has it
+    asked: list[Call[Any]] = []
+    session: Any = SimpleNamespace(host=host, home=home, call_all=asked.extend)
+    HostBudget(session).look(database, time.time() + SHOWS_WITHIN_S + 1)
+    assert not asked
 
 
 def test_a_gpu_that_breaks_makes_no_hour_cheaper_and_gives_no_budget_back(database: Database) -> None:

@@ -15,9 +15,11 @@ from armada.tui import changes, planned
 from armada.tui.asking import Asking
 from armada.tui.host_reading import HostReader
 from armada.tui.operations import Answer
+from armada.tui.reachability import Silence
 from armada.tui.screens.launch import LaunchScreen
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.theme import LIGHT
+from armada.tui.widgets.host_plans import HostPlans
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, strips, until
 
 EXPERIMENT = """\
@@ -191,6 +193,42 @@ def test_hosts_stand_side_by_side_and_what_failed_is_on_top(world: World, file: 
         assert host in ("local", "twin")
 
     drive(world.board(), use)
+
+
+def test_the_hosts_are_drawn_again_only_when_something_of_them_changed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.hosts(far={"ssh": "root@192.0.2.1"}, near={"ssh": "root@192.0.2.2"})
+    drawn: list[str] = []
+    show_hosts = HostPlans.show_hosts
+
+    def show(hosts: HostPlans, *told: Any) -> None:
+        drawn.append(str(told[3]))
+        show_hosts(hosts, *told)
+
+    monkeypatch.setattr(HostPlans, "show_hosts", show)
+    monkeypatch.setattr("armada.tui.screens.launch.PRICE_S", 1e12)
+    board = world.board()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("5")
+        await shows(pilot, "Type an experiment and a host")
+        await until(pilot, lambda: launch(pilot).hosts.row_count)
+        drawn.clear()
+        board.snapshot = board.snapshot._replace(taken_at=board.snapshot.taken_at + 2, daemon=None)
+        launch(pilot).take()
+        assert drawn == []
+        first, *others = board.snapshot.hosts
+        gone = first._replace(silent=Silence(1.0, "no route"))
+        board.snapshot = board.snapshot._replace(hosts=(gone, *others))
+        launch(pilot).take()
+        assert len(drawn) == 1
+        launch(pilot).renew()  # as another size or other colours ask for
+        assert len(drawn) == 2
+        launch(pilot).fields["host"].value = "near"
+        await until(pilot, lambda: drawn[-1] == "near")
+
+    drive(board, use)
 
 
 def test_a_file_that_is_wrong_changed_or_gone_is_said_and_the_changes_are_kept(world: World, file: Path) -> None:

@@ -41,12 +41,17 @@ def lends(monkeypatch: pytest.MonkeyPatch, board: Dashboard, code: int = 0) -> l
         ("forward 6006", ["forward", "demo-aaaaaa", "6006"]),
         ("exec --tty demo-aaaaaa -- htop", ["exec", "--tty", "demo-aaaaaa", "--", "htop"]),
         ("note --edit", ["note", "--edit", "demo-aaaaaa"]),
+        (
+            "hosts provision far --ask-sudo-password fabfile.py:drivers",
+            ["hosts", "provision", "far", "--ask-sudo-password", "fabfile.py:drivers"],
+        ),
     ],
 )
 def test_a_command_that_needs_a_terminal_gets_that_of_the_dashboard(
     world: World, monkeypatch: pytest.MonkeyPatch, text: str, words: list[str]
 ) -> None:
     world.run("demo-aaaaaa")
+    world.hosts(far={"ssh": "root@192.0.2.1"})
     board = world.board()
 
     async def use(pilot: Pilot[None]) -> None:
@@ -60,11 +65,20 @@ def test_a_command_that_needs_a_terminal_gets_that_of_the_dashboard(
     drive(board, use)
 
 
-@pytest.mark.parametrize("text", ["forward 6006", "exec -t demo-aaaaaa -- htop", "note --edit"])
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("forward 6006", "forward"),
+        ("exec -t demo-aaaaaa -- htop", "exec"),
+        ("note --edit", "note"),
+        ("hosts provision far --ask-sudo-password", "hosts provision"),
+    ],
+)
 def test_a_browser_has_no_terminal_to_give_and_the_dashboard_says_what_to_type_in_one(
-    world: World, monkeypatch: pytest.MonkeyPatch, text: str
+    world: World, monkeypatch: pytest.MonkeyPatch, text: str, name: str
 ) -> None:
     world.run("demo-aaaaaa")
+    world.hosts(far={"ssh": "root@192.0.2.1"})
     board = world.board()
 
     async def use(pilot: Pilot[None]) -> None:
@@ -72,7 +86,7 @@ def test_a_browser_has_no_terminal_to_give_and_the_dashboard_says_what_to_type_i
         lent = lends(monkeypatch, board)
         monkeypatch.setattr(type(board), "is_web", True)
         await typed(pilot, text, "enter")
-        words = f"{text.split(maxsplit=1)[0]} needs a terminal, and this is a browser; in a terminal: armada"
+        words = f"{name} needs a terminal, and this is a browser; in a terminal: armada"
         await until(pilot, lambda: words in said(pilot))
         assert not lent
 

@@ -200,6 +200,37 @@ def test_none_is_made_while_keys_are_pressed_or_another_screen_is_open(
     drive(full.board(), use)
 
 
+def test_while_another_screen_is_open_nothing_waits_for_its_end_by_looking_again_and_again(
+    full: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(left_screens, "REST_S", 3600.0)  # a timer of its own, below
+    looks: list[float] = []
+    make_next = left_screens.LeftScreens._make_next  # noqa: SLF001
+
+    def look(left: left_screens.LeftScreens) -> None:
+        looks.append(time.monotonic())
+        make_next(left)
+
+    monkeypatch.setattr(left_screens.LeftScreens, "_make_next", look)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "two-bbbbbb")
+        board = board_of(pilot)
+        left = board.left
+        await until(pilot, lambda: left._importing.ident and not left._importing.is_alive())  # noqa: SLF001
+        await pilot.app.push_screen(HelpWindow())
+        left._ahead = board.set_interval(0.02, left._make_next)  # noqa: SLF001
+        await until(pilot, lambda: looks)
+        for _ in range(20):
+            await pilot.pause(0.02)
+        assert len(looks) == 1
+        monkeypatch.setattr(left_screens, "REST_S", 0.0)
+        pilot.app.pop_screen()
+        await until(pilot, lambda: set(made(pilot)) == PLACES)
+
+    drive(full.board(), use)
+
+
 class HelpWindow(View):
     """Any other screen."""
 

@@ -188,7 +188,6 @@ def test_every_command_has_a_manner_and_only_known_names_have_rules() -> None:
         ("logs x --follow", "l on a run follows its log"),
         ("launch -f x.yaml", "the dashboard follows by itself"),
         ("launch x.yaml --follow", "the dashboard follows by itself"),
-        ("hosts provision x --ask-sudo-password", "it asks for a password"),
     ],
 )
 def test_what_needs_a_terminal_of_its_own_is_refused(text: str, words: str) -> None:

@@ -15,7 +15,7 @@ from armada.compare.report.chart import Line, draw_chart, swatch, text
 from armada.compare.report.samples import MOST_PROMPTS
 from armada.compare.report.style import SCRIPT, STYLE
 from armada.compare.reproduction import named_otherwise
-from armada.costs.amounts import total as add_costs
+from armada.compare.summary import cost_together
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.foundation.secrets import without_secret_settings
 from armada.foundation.validation import mapping
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from armada.compare.marks import Kind
     from armada.compare.report.samples import Sample
     from armada.compare.settings import Difference
+
+_COUNTED = (
+    "An hour of a rented host counts once, however many of these runs shared it. Hours in which none of them ran are not "
+    "counted."
+)
 
 Curves = dict[str, list[tuple[float, float | None]]]
 
@@ -110,8 +115,8 @@ def _runs(report: Report) -> str:
         ]
         for place, (named, summary) in enumerate(zip(_named(report), report.found.runs, strict=True))
     ]
-    costs = [summary.costs for summary in report.found.runs if summary.costs is not None]
-    total = f"<p>Total cost: {text(add_costs(costs).text(), 120)}</p>" if len(costs) > 1 else ""
+    costs = cost_together(report.found.runs) if len(report.found.runs) > 1 else None
+    total = f"<p>Total cost: {text(costs.text(), 120)}. {_COUNTED}</p>" if costs is not None else ""
     return f"<h2>Runs</h2>\n{_table(header, rows)}{total}"
 
 

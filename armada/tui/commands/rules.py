@@ -56,12 +56,15 @@ _TERMINAL = {
 _TERMINAL_FLAGS = {
     ("logs", "--follow"): "l on a run follows its log",
     ("daemon logs", "--follow"): "leave it out; the output then ends",
-    ("hosts provision", "--ask-sudo-password"): "it asks for a password; start it in another terminal",
 }
 _FOLLOWS = frozenset({"-f", "--follow"})
 _LENT = frozenset({"forward", "ssh"})
 """Commands that get the terminal, and give it back when they end."""
-_LENT_WITH = {"exec": frozenset({"-t", "--tty"}), "note": frozenset({"--edit"})}
+_LENT_WITH = {
+    "exec": frozenset({"-t", "--tty"}),
+    "hosts provision": frozenset({"--ask-sudo-password"}),
+    "note": frozenset({"--edit"}),
+}
 """Those that get it with one of these options."""
 
 

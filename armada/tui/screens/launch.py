@@ -17,6 +17,7 @@ from armada.tui import changes, planned
 from armada.tui.asking import Asking
 from armada.tui.bindings import bindings
 from armada.tui.experiment_files import experiments, folder_of
+from armada.tui.host_runs import NO_RUNS
 from armada.tui.screens import launch_acts as acts
 from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.screens.experiment_form import ExperimentForm
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from armada.tui.widgets.table import Table
 
 WAIT_S = 0.5
+PRICE_S = 60.0
+"""So often another price may be valid, in seconds."""
 AUTO = "auto"
 
 
@@ -80,6 +83,8 @@ class LaunchScreen(LaunchParts):
         self._timer: Timer | None = None
         self._is_new = True
         """The hosts were not read yet."""
+        self._told_hosts: tuple[object, ...] = ()
+        """From what the hosts were drawn."""
         self._former_host: str | None = None  # of `again`, until the hosts are read
         self._asking = Asking(self._answered)
         self.asked: tuple[str, ...] | None = None
@@ -140,6 +145,7 @@ class LaunchScreen(LaunchParts):
         self._draw_hosts()
 
     def renew(self) -> None:
+        self._told_hosts = ()
         super().renew()
         self.plan.renew()
 
@@ -391,8 +397,21 @@ class LaunchScreen(LaunchParts):
         chosen = self.fields["host"].value.strip()
         if chosen == AUTO and self.plans.fastest is not None:
             chosen = self.plans.fastest
-        runs = self.board.host_runs.read(self.snapshot)
-        self.hosts.show_hosts(self.snapshot, runs, self.plans, chosen, frozenset(names), time.time())
+        runs, now = self.board.host_runs.read(self.snapshot), time.time()
+        busy = tuple(len(runs.get(host.name, NO_RUNS).active) for host in self.snapshot.hosts)
+        told = (
+            self.snapshot.are_hosts_read,
+            self.snapshot.hosts,
+            busy,
+            self.plans,
+            chosen,
+            tuple(names),
+            now // PRICE_S,
+        )
+        if told == self._told_hosts:
+            return  # each tick of the daemon makes a new snapshot; 50 hosts take 10 ms
+        self._told_hosts = told
+        self.hosts.show_hosts(self.snapshot, runs, self.plans, chosen, frozenset(names), now)
         named = {"fastest": self.plans.fastest} if len(self.plans.hosts) > 1 else {}
         words = [f"{rule}: {name}" for rule, name in named.items() if name]
         frame.facts(self.hosts, self.board.symbols.text(sanitize_line("  ".join(words), 100)))

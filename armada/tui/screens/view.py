@@ -204,6 +204,7 @@ class View(Screen[None]):
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         self._is_held = self.is_new and bool(self.snapshot.taken_at)  # else the dashboard itself has just started
         self.is_new = False
+        self.board.left.go_on()
         if self._is_held:
             self.set_timer(HELD_S, self._release)
         if self.is_mounted:
