@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.progress import say
 from armada.errors import ConfigError, Conflict, HostUnreachable, NotFound
+from armada.foundation.sanitize import sanitize_line
 from armada.home import own
 from armada.paths import HomePaths
 from armada.rpc.outage import listen
@@ -103,6 +104,14 @@ class Context:
         from armada.config.hosts import load_hosts
 
         return load_hosts(self.home, Path.cwd())
+
+    def say_what_counts(self, *names: str) -> None:
+        """Say of hosts that hosts.yaml and ./armada.yaml describe in different ways which of them counts; without names of all."""
+        from armada.config.hosts import find_shadowed
+
+        for found in find_shadowed(self.home, Path.cwd()):
+            if not names or found.name in names:
+                say(sanitize_line(found.words, 600))
 
     def tariffs(self) -> dict[str, Tariff]:
         """What the configured hosts cost, by name; read without hosts.yaml where that has not changed."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from armada.config.documents import read_document
 from armada.config.hosts import PROJECT_FILE, hosts_of
+from armada.config.one_name import is_same_machine
 from armada.errors import ConfigError
 from armada.store import hosts as host_records
 from armada.store import runs
@@ -15,9 +16,6 @@ from armada.store import runs
 if TYPE_CHECKING:
     from armada.config.hosts import Host
     from armada.store.database import Database
-
-_SAYS_WHERE = ("ssh", "local", "root", "scheduler")
-"""Settings that say which machine it is, and where its runs are there."""
 
 
 def refuse_namesake(database: Database, project: Path, host: Host) -> None:
@@ -62,7 +60,7 @@ def _compare(host: Host, file: Path, therefore: str) -> ConfigError | None:
         return None
     document = read_document(file)
     other = hosts_of(document).get(host.name)
-    if other is None or all(getattr(other, key) == getattr(host, key) for key in _SAYS_WHERE):
+    if other is None or is_same_machine(other, host):
         return None
     where = f"in {host.origin}" if host.origin is not None else "where no file names it"
     return document.key_place(("hosts", host.name)).error(

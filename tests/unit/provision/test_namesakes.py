@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from armada.config.hosts import Host, load_hosts
+from armada.config.hosts import Host, find_shadowed, load_hosts
 from armada.daemon.hosts import KnownHosts
 from armada.errors import ConfigError
 from armada.paths import HomePaths
@@ -105,3 +105,85 @@ def test_a_host_of_a_project_gets_environments_from_another_of_it_wherever_the_d
     gpu = load_hosts(home, there)["gpu"]
     with source_session(home, Path("/"), gpu) or pytest.fail("it builds its own") as source:
         assert source.host.ssh == "me@10.0.0.2"
+
+
+SLURM = "{ssh: c1, scheduler: slurm, slurm: {partition: cpu}}"
+OURS = "{ssh: c1, scheduler: slurm, slurm: {partition: gpu, account: p7}, setup: [module load cuda], price: 1 EUR, budget: 5 EUR}"
+
+
+def test_a_projects_settings_count_for_a_machine_that_both_files_mean(home: HomePaths, tmp_path: Path) -> None:
+    """So they did in the former release, in commands; the daemon went by hosts.yaml, and does."""
+    home.hosts_file.write_text(f"hosts:\n  c1: {SLURM}\n")
+    there = project(tmp_path / "proj", f"hosts:\n  c1: {OURS}\n")
+    host = load_hosts(home, there)["c1"]
+    assert host.slurm is not None
+    assert (host.slurm.partition, host.slurm.account) == ("gpu", "p7")
+    assert (host.setup, host.budget) == (("module load cuda",), "5 EUR")
+    assert host.origin == there / "armada.yaml"
+    with Database(home.store) as database:
+        admit(database, home, there, host)
+        launched(database, host, "x-aaaaaa")
+        watched = KnownHosts(home).read(database)["c1"]
+        assert watched.slurm is not None
+        assert (watched.slurm.partition, watched.budget) == ("cpu", None)
+        admit(database, home, tmp_path, load_hosts(home, tmp_path)["c1"])
+    (found,) = find_shadowed(home, there)
+    assert found.elsewhere == ()
+    assert found.words == (
+        f"c1: {there}/armada.yaml:2 counts here, not {home.hosts_file}; what differs: `budget`, `price`, `setup`, "
+        "`slurm`. The daemon goes by the latter"
+    )
+
+
+@pytest.mark.parametrize(
+    ("theirs", "budget"),
+    [
+        ("", "100 EUR"),
+        (", price: 0.01 EUR, budget: 9000 EUR", "100 EUR"),
+        (", price: 0.01 USD, budget: 5 USD", "100 EUR"),
+        (", price: 0.01 EUR, budget: 5 EUR", "5 EUR"),
+    ],
+)
+def test_a_project_only_lowers_the_users_own_budget(home: HomePaths, tmp_path: Path, theirs: str, budget: str) -> None:
+    home.hosts_file.write_text("hosts:\n  box: {ssh: me@h, price: 12 EUR, budget: 100 EUR}\n")
+    there = project(tmp_path / "proj", f"hosts:\n  box: {{ssh: me@h, profile: cpu{theirs}}}\n")
+    host = load_hosts(home, there)["box"]
+    assert (host.profile, host.budget, host.prices[0].text) == ("cpu", budget, load_hosts(home)["box"].prices[0].text)
+
+
+def test_of_two_machines_the_users_own_counts_and_that_is_said(home: HomePaths, tmp_path: Path) -> None:
+    home.hosts_file.write_text("hosts:\n  box: {ssh: mine}\n")
+    there = project(tmp_path / "proj", "hosts:\n  box: {ssh: rented, setup: [x]}\n")
+    assert load_hosts(home, there)["box"] == load_hosts(home)["box"]
+    (found,) = find_shadowed(home, there)
+    assert found.words == (
+        f"box: {home.hosts_file} counts; {there}/armada.yaml:2 means another machine by this name (`ssh`), and nothing of "
+        "it counts: `setup`, `ssh`"
+    )
+    (there / "armada.yaml").write_text("hosts:\n  box: {ssh: mine}\n  own: {ssh: other}\n")
+    assert find_shadowed(home, there) == []
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs"),
+    [
+        ("{ssh: c1}", "{ssh: c1, root: ~/.armada}"),
+        ("{ssh: me@h}", "{ssh: 'me@h:22'}"),
+        ("{ssh: 'me@[::1]:22'}", "{ssh: 'me@[::1]'}"),
+        ("{ssh: c1, root: /s/}", "{ssh: c1, root: /s}"),
+    ],
+)
+def test_one_machine_written_in_two_ways_is_one(home: HomePaths, tmp_path: Path, own: str, theirs: str) -> None:
+    home.hosts_file.write_text(f"hosts:\n  c1: {own}\n")
+    there = project(tmp_path / "proj", f"hosts:\n  c1: {theirs}\n")
+    with Database(home.store) as database:
+        launched(database, load_hosts(home)["c1"], "x-aaaaaa")
+        admit(database, home, there, load_hosts(home, there)["c1"])
+    assert find_shadowed(home, there) == []
+
+
+@pytest.mark.parametrize("theirs", ["{ssh: 'me@h:2222'}", "{ssh: 'me@h::22'}", "{ssh: me@h, root: /}"])
+def test_another_port_address_or_root_is_another_machine(home: HomePaths, tmp_path: Path, theirs: str) -> None:
+    home.hosts_file.write_text("hosts:\n  c1: {ssh: me@h}\n")
+    there = project(tmp_path / "proj", f"hosts:\n  c1: {theirs}\n")
+    assert load_hosts(home, there)["c1"].origin == home.hosts_file
