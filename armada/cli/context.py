@@ -88,6 +88,7 @@ class Context:
     def __init__(self, *, reads: bool = False) -> None:
         listen(say)
         self.home = HomePaths.from_environment()
+        self._told: set[str] = set()
         self.is_read_only = is_read_only(self.home.store)
         if self.is_read_only:
             if not reads:
@@ -128,6 +129,25 @@ class Context:
         """
         return choose_host(self.hosts(), name)
 
+    def hosts_of_runs(self, *wanted: Run) -> dict[str, Host]:
+        """Return the hosts by name, each as the machine on which its runs were started; `wanted` runs are asked about.
+
+        Another file may mean another machine by the name here. Then it is said.
+        """
+        from armada.provision.namesakes import host_of_runs
+
+        found, names = self.hosts(), {run.host for run in wanted}
+        for name, here in found.items():
+            found[name], said = host_of_runs(self.database, here)
+            if said is not None and name in names - self._told:
+                self._told.add(name)
+                say(sanitize_line(said, 600))
+        return found
+
+    def session_of(self, run: Run, *, patience_s: float = 60.0, looks: bool = False) -> HostSession:
+        """Open a session with the machine on which a run was started; otherwise as `session`."""
+        return self.session_with(choose_host(self.hosts_of_runs(run), run.host), patience_s, looks=looks)
+
     def run(self, prefix: str) -> Run:
         """Find a run by the first characters of its id.
 
@@ -159,12 +179,17 @@ class Context:
             NotFound: There is none of that name.
             HostNotAsked: Home cannot be written, and with it neither keys nor connections.
         """
+        if self.is_read_only:
+            raise HostNotAsked("not asked, because this home is not writable", host=name)
+        return self.session_with(self.host(name), patience_s, looks=looks)
+
+    def session_with(self, host: Host, patience_s: float, *, looks: bool = False) -> HostSession:
+        """Open a session with a host; otherwise as `session`. Any thread may call it."""
         from armada.rpc.session import HostSession
 
         if self.is_read_only:
-            raise HostNotAsked("not asked, because this home is not writable", host=name)
-
-        return HostSession(self.host(name), self.home, patience_s=patience_s, looks=looks)
+            raise HostNotAsked("not asked, because this home is not writable", host=host.name)
+        return HostSession(host, self.home, patience_s=patience_s, looks=looks)
 
     def session_about(self, run: Run, *, patience_s: float = 60.0) -> HostSession:
         """Open a session that only looks for a run. A host that this home wiped is not asked: that would put the agent back there.
@@ -181,4 +206,4 @@ class Context:
             raise NotFound(f"this home deleted everything there on {when}", host=run.host)
         if run.host in being_wiped(self.database):
             raise NotFound("armada hosts release --wipe deletes everything there at this moment", host=run.host)
-        return self.session(run.host, patience_s=patience_s)
+        return self.session_of(run, patience_s=patience_s)

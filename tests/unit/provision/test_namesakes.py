@@ -11,6 +11,7 @@ from armada.daemon.hosts import KnownHosts
 from armada.errors import ConfigError
 from armada.paths import HomePaths
 from armada.provision.admission import admit
+from armada.provision.namesakes import host_of_runs
 from armada.provision.sent_environment import source_session
 from armada.store import hosts, runs
 from armada.store.database import Database
@@ -187,3 +188,60 @@ def test_another_port_address_or_root_is_another_machine(home: HomePaths, tmp_pa
     home.hosts_file.write_text("hosts:\n  c1: {ssh: me@h}\n")
     there = project(tmp_path / "proj", f"hosts:\n  c1: {theirs}\n")
     assert load_hosts(home, there)["c1"].origin == home.hosts_file
+
+
+def test_runs_of_a_shadowed_machine_are_reached_by_the_file_of_their_launch(home: HomePaths, tmp_path: Path) -> None:
+    """In the former release the project's entry counted, and runs were started by it."""
+    there = project(tmp_path / "proj", "hosts:\n  box: {ssh: rented}\n")
+    with Database(home.store) as database:
+        launched(database, load_hosts(home, there)["box"], "x-aaaaaa")
+        home.hosts_file.write_text("hosts:\n  box: {ssh: mine, root: /mine}\n")
+        for folder in (there, tmp_path):
+            host, said = host_of_runs(database, load_hosts(home, folder)["box"])
+            assert host.ssh == "rented"
+            assert said == (
+                f"box: its runs are looked for at rented: {there}/armada.yaml:2 (the last launch); here, the name means "
+                f"mine in /mine ({home.hosts_file})"
+            )
+        (there / "armada.yaml").write_text("hosts: [broken")
+        own = load_hosts(home)["box"]
+        assert host_of_runs(database, own) == (own, None)
+
+
+def test_a_cloned_project_has_no_say_about_runs_of_others(home: HomePaths, tmp_path: Path) -> None:
+    home.hosts_file.write_text("hosts:\n  box: {ssh: mine}\n")
+    clone = project(tmp_path / "clone", "hosts: {box: {ssh: mine, setup: [steal]}, local: {root: /big}}")
+    with Database(home.store) as database:
+        launched(database, load_hosts(home)["box"], "x-aaaaaa")
+        launched(database, load_hosts(home)["local"], "x-bbbbbb")
+        host, said = host_of_runs(database, load_hosts(home, clone)["box"])
+        assert (host.setup, said) == ((), None)
+        host, said = host_of_runs(database, load_hosts(home, clone)["local"])
+        assert (host.root, said is not None and "the last launch had no file for it" in said) == (None, True)
+
+
+@pytest.mark.parametrize("origin", ["", None])  # None: by a former release
+def test_a_projects_local_is_refused_while_runs_of_the_built_in_one_are_left(
+    home: HomePaths, tmp_path: Path, origin: str | None
+) -> None:
+    there = project(tmp_path / "proj", "hosts: {local: {root: /big}}")
+    with Database(home.store) as database:
+        hosts.record_facts(database, "local", {}, origin=origin)
+        runs.insert(database, run_id="x-aaaaaa", name="x", host="local", task="command", experiment=None, spec={})
+        with pytest.raises(
+            ConfigError, match=r"this machine where no file names it, and this machine in /big in .*proj/armada\.yaml"
+        ):
+            admit(database, home, there, load_hosts(home, there)["local"])
+        admit(database, home, tmp_path, load_hosts(home)["local"])
+
+
+def test_the_run_that_blocks_a_name_is_named_with_its_removal(home: HomePaths, tmp_path: Path) -> None:
+    one = project(tmp_path / "one", "hosts: {box: {ssh: me@old}}")
+    two = project(tmp_path / "two", "hosts: {box: {ssh: me@new}}")
+    with Database(home.store) as database:
+        launched(database, load_hosts(home, one)["box"], "x-aaaaaa")
+        with pytest.raises(ConfigError) as refused:
+            admit(database, home, two, load_hosts(home, two)["box"])
+        assert refused.value.hint == (
+            "give one of them another name; or, if that machine is gone: armada rm x-aaaaaa --force"
+        )
