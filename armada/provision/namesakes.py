@@ -52,16 +52,20 @@ def refuse_while_runs_left(database: Database, host: Host, therefore: str = "not
     Raises:
         ConfigError: There are such runs; the error names both files, and the hint a run.
     """
-    record = host_records.find(database, host.name)
-    if record is None or (run := _first_left(database, host.name)) is None:
-        return
-    try:
-        found = _other(host, Path(record.origin)) if record.origin else _other_built_in(host)
-    except (ConfigError, OSError):
-        return  # a file of another project, which the daemon reports
-    if found is not None:
+    run = _first_left(database, host.name)
+    if run is not None and (found := _of_last_launch(database, host)) is not None:
         why = f"runs that were started there may still be running, so {therefore}"
         raise _refusal(found, host, why, f"{_RENAME}; or, if that machine is gone: armada rm {run.run_id} --force")
+
+
+def refuse_other_machine(database: Database, host: Host) -> None:
+    """Refuse to go on by itself, as a search or a retry does, on another machine than that of the last launch.
+
+    Raises:
+        ConfigError: It is another; the error names both files.
+    """
+    if (found := _of_last_launch(database, host)) is not None:
+        raise _refusal(found, host, "by the first one, runs were started last, so nothing was started", _RENAME)
 
 
 def host_of_runs(database: Database, host: Host) -> tuple[Host, str | None]:
@@ -93,6 +97,21 @@ def host_of_runs(database: Database, host: Host) -> tuple[Host, str | None]:
         f"{host.name}: its runs are looked for at {_words(found.host)}: {where}; here, the name means {_words(host)} "
         f"({host.origin or 'no file names it'})"
     )
+
+
+def _of_last_launch(database: Database, host: Host) -> _Entry | None:
+    """Return the entry by which runs of a host were started last, if that means another machine."""
+    record = host_records.find(database, host.name)
+    if record is None:
+        return None
+    try:
+        if record.origin:
+            return _other(host, Path(record.origin))
+    except (ConfigError, OSError):
+        return None  # a file of another project, which the daemon reports
+    # A former release recorded nothing for the built-in `local`; but a store that was recovered has nothing for any host.
+    is_of_project = host.origin is not None and host.origin.name == PROJECT_FILE
+    return _other_built_in(host) if record.origin == "" or is_of_project else None
 
 
 def _first_left(database: Database, name: str) -> Run | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from armada.store import hosts, runs
+from armada.store.database import Database
 from tests.conftest import eventually
 
 if TYPE_CHECKING:
@@ -29,3 +31,19 @@ def test_a_run_is_stopped_where_it_was_started(armada: Armada) -> None:
     done = armada.run("stop", run_id, "--grace", "1")
     assert done.returncode == 0, done.stderr
     assert "cancelled" in done.stdout
+
+
+def test_a_name_with_runs_of_a_projects_machine_is_not_given_to_another(armada: Armada) -> None:
+    there = armada.folder / "proj"
+    there.mkdir()
+    (there / "armada.yaml").write_text("hosts:\n  box: {ssh: me@192.0.2.1}\n")
+    assert armada.run("hosts", "ls").returncode == 0
+    with Database(armada.folder / "home" / "state" / "armada.db") as database:
+        hosts.record_facts(database, "box", {}, origin=str(there / "armada.yaml"))
+        runs.insert(database, run_id="x-aaaaaa", name="x", host="box", task="command", experiment=None, spec={})
+    for more in ([], ["--dry-run"]):
+        refused = armada.run("hosts", "add", "box", "me@192.0.2.2", "--yes", *more)
+        assert refused.returncode == 2
+        assert f"{there}/armada.yaml:2: box is me@192.0.2.1 here, and me@192.0.2.2 in " in refused.stderr
+        assert "may still be running, so nothing was added" in refused.stderr
+        assert "armada rm x-aaaaaa --force" in refused.stderr

@@ -9,10 +9,12 @@ import pytest
 from armada.config.hosts import Host, find_shadowed, load_hosts
 from armada.daemon.hosts import KnownHosts
 from armada.errors import ConfigError
+from armada.launch.service import retry
 from armada.paths import HomePaths
 from armada.provision.admission import admit
 from armada.provision.namesakes import host_of_runs
 from armada.provision.sent_environment import source_session
+from armada.rpc.session import HostSession
 from armada.store import hosts, runs
 from armada.store.database import Database
 from armada.verdicts.states import Verdict
@@ -218,6 +220,31 @@ def test_a_cloned_project_has_no_say_about_runs_of_others(home: HomePaths, tmp_p
         assert (host.setup, said) == ((), None)
         host, said = host_of_runs(database, load_hosts(home, clone)["local"])
         assert (host.root, said is not None and "the last launch had no file for it" in said) == (None, True)
+
+
+def test_a_lost_run_is_not_resumed_on_another_machine_of_the_name(home: HomePaths, tmp_path: Path) -> None:
+    there = project(tmp_path / "proj", "hosts: {box: {ssh: me@127.0.0.1:1}}")
+    with Database(home.store) as database:
+        launched(database, load_hosts(home, there)["box"], "x-aaaaaa")
+        runs.record(database, "x-aaaaaa", Verdict("failed", reason="host_lost", attempt=1, seq=2), ended_at=1.0)
+        home.hosts_file.write_text("hosts: {box: {ssh: me@127.0.0.1:2}}")
+        with (
+            HostSession(KnownHosts(home).read(database)["box"], home, patience_s=0.0) as session,
+            pytest.raises(
+                ConfigError, match=r"proj/armada\.yaml:1: box is me@127\.0\.0\.1:1 here, and .*:2 in .*hosts\.yaml"
+            ),
+        ):
+            retry(database, session, runs.find(database, "x-aaaaaa"), "host_lost: retry 1 of 1")
+
+
+def test_after_a_recovery_nobody_knows_where_runs_were_started_and_nothing_is_refused(
+    home: HomePaths, tmp_path: Path
+) -> None:
+    home.hosts_file.write_text("hosts: {local: {root: /big}}")
+    with Database(home.store) as database:
+        hosts.record_facts(database, "local", {})
+        runs.insert(database, run_id="x-aaaaaa", name="x", host="local", task="command", experiment=None, spec={})
+        admit(database, home, tmp_path, load_hosts(home, tmp_path)["local"])
 
 
 @pytest.mark.parametrize("origin", ["", None])  # None: by a former release
