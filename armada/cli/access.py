@@ -91,6 +91,8 @@ def find_place(context: Context, word: str) -> tuple[Host, Run | None]:
         NotFound: Neither a host nor a run is called so.
         UsageError: Several runs are.
     """
+    from armada.cli.context import choose_host
+
     hosts = context.hosts()
     if word in hosts:
         return hosts[word], None
@@ -100,7 +102,7 @@ def find_place(context: Context, word: str) -> tuple[Host, Run | None]:
         raise NotFound(
             f"no host and no run is called {word!r}", hint=f"hosts: {', '.join(hosts)}; runs: armada ps"
         ) from error
-    return context.host(run.host), run
+    return choose_host(context.hosts_of_runs(run), run.host), run
 
 
 def _open(context: Context, host: Host, run: Run | None) -> HostSession:

@@ -129,7 +129,7 @@ def _wait(context: Context, name: str, reporter: Reporter, pause: Callable[[floa
         unsure = [run for run in _runs(context, name) if not run.is_settled(time.time())]
         if not unsure:
             return
-        for host, why in observe_all(context.home, context.hosts(), unsure).items():
+        for host, why in observe_all(context.home, context.hosts_of_runs(*unsure), unsure).items():
             if said.get(host) != why:  # a cluster that does not answer is not told of every five seconds
                 sys.stderr.write(f"armada: {host}: {sanitize_line(why)}\n")
             said[host] = why

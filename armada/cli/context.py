@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.progress import say
 from armada.errors import ConfigError, Conflict, HostUnreachable, NotFound
+from armada.foundation.sanitize import sanitize_line
 from armada.home import own
 from armada.paths import HomePaths
 from armada.rpc.outage import listen
@@ -87,6 +88,7 @@ class Context:
     def __init__(self, *, reads: bool = False) -> None:
         listen(say)
         self.home = HomePaths.from_environment()
+        self._told: set[str] = set()
         self.is_read_only = is_read_only(self.home.store)
         if self.is_read_only:
             if not reads:
@@ -104,6 +106,14 @@ class Context:
 
         return load_hosts(self.home, Path.cwd())
 
+    def say_what_counts(self, *names: str) -> None:
+        """Say of hosts that hosts.yaml and ./armada.yaml describe in different ways which of them counts; without names of all."""
+        from armada.config.hosts import find_shadowed
+
+        for found in find_shadowed(self.home, Path.cwd()):
+            if not names or found.name in names:
+                say(sanitize_line(found.words, 600))
+
     def tariffs(self) -> dict[str, Tariff]:
         """What the configured hosts cost, by name; read without hosts.yaml where that has not changed."""
         from armada.config.price_cache import read_tariffs
@@ -118,6 +128,25 @@ class Context:
             NotFound: There is none of that name.
         """
         return choose_host(self.hosts(), name)
+
+    def hosts_of_runs(self, *wanted: Run) -> dict[str, Host]:
+        """Return the hosts by name, each as the machine on which its runs were started; `wanted` runs are asked about.
+
+        Another file may mean another machine by the name here. Then it is said.
+        """
+        from armada.provision.namesakes import host_of_runs
+
+        found, names = self.hosts(), {run.host for run in wanted}
+        for name, here in found.items():
+            found[name], said = host_of_runs(self.database, here)
+            if said is not None and name in names - self._told:
+                self._told.add(name)
+                say(sanitize_line(said, 600))
+        return found
+
+    def session_of(self, run: Run, *, patience_s: float = 60.0, looks: bool = False) -> HostSession:
+        """Open a session with the machine on which a run was started; otherwise as `session`."""
+        return self.session_with(choose_host(self.hosts_of_runs(run), run.host), patience_s, looks=looks)
 
     def run(self, prefix: str) -> Run:
         """Find a run by the first characters of its id.
@@ -150,12 +179,17 @@ class Context:
             NotFound: There is none of that name.
             HostNotAsked: Home cannot be written, and with it neither keys nor connections.
         """
+        if self.is_read_only:
+            raise HostNotAsked("not asked, because this home is not writable", host=name)
+        return self.session_with(self.host(name), patience_s, looks=looks)
+
+    def session_with(self, host: Host, patience_s: float, *, looks: bool = False) -> HostSession:
+        """Open a session with a host; otherwise as `session`. Any thread may call it."""
         from armada.rpc.session import HostSession
 
         if self.is_read_only:
-            raise HostNotAsked("not asked, because this home is not writable", host=name)
-
-        return HostSession(self.host(name), self.home, patience_s=patience_s, looks=looks)
+            raise HostNotAsked("not asked, because this home is not writable", host=host.name)
+        return HostSession(host, self.home, patience_s=patience_s, looks=looks)
 
     def session_about(self, run: Run, *, patience_s: float = 60.0) -> HostSession:
         """Open a session that only looks for a run. A host that this home wiped is not asked: that would put the agent back there.
@@ -172,4 +206,4 @@ class Context:
             raise NotFound(f"this home deleted everything there on {when}", host=run.host)
         if run.host in being_wiped(self.database):
             raise NotFound("armada hosts release --wipe deletes everything there at this moment", host=run.host)
-        return self.session(run.host, patience_s=patience_s)
+        return self.session_of(run, patience_s=patience_s)

@@ -96,6 +96,7 @@ def _add(options: argparse.Namespace) -> int:
         return _add_again(context, known, settings, options)
     host = new_host(options.name, settings)
     if options.dry_run:
+        refuse_taken(context, host)
         trust.show_key(context, host, as_json=options.json)
         return 0
     stream = sys.stderr if options.json else sys.stdout
@@ -131,16 +132,30 @@ def add_new(
     Raises:
         UsageError: The person says no, or nobody is there to ask.
         HostUnreachable: It does not answer, or shows another key than is expected.
+        ConfigError: Runs may still be running on another machine of that name, which a project's file names.
     """
     from armada.config.hosts_file import add_host
     from armada.transport.ssh.host_keys import pin
 
+    refuse_taken(context, host)
     again = f"armada hosts add {host.name} {shlex.quote(str(host.ssh))} --dry-run"
     keys = trust.ask_keys(context, host)
     trust.show(keys, stream)
     trust.confirm(host, keys, options, stream, again, one_of=expects_one_of)
     add_host(context.home, host, first=lambda: pin(context.home, host.name, keys.offered))
     stream.write(f"{host.name} added to {context.home.hosts_file}\n")
+
+
+def refuse_taken(context: Context, host: Host) -> None:
+    """Refuse a new host whose name a project's file gave to another machine, on which runs may still be running.
+
+    Raises:
+        ConfigError: So it is; the error names that file.
+    """
+    from armada.provision.namesakes import refuse_while_runs_left
+
+    to_be = host.model_copy(update={"origin": context.home.hosts_file})
+    refuse_while_runs_left(context.database, to_be, "nothing was added")
 
 
 def _add_again(context: Context, known: Host, settings: dict[str, object], options: argparse.Namespace) -> int:

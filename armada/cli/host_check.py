@@ -49,6 +49,7 @@ def _check(options: argparse.Namespace) -> int:
 
     context = Context()
     wanted = [context.host(name) for name in options.names] or list(context.hosts().values())
+    context.say_what_counts(*options.names)
     return report_hosts(context, wanted, as_json=options.json)
 
 

@@ -64,6 +64,7 @@ def _ls(options: argparse.Namespace) -> int:
 
     context = Context()
     found = context.hosts()
+    context.say_what_counts()
     report = gather_costs(context, hosts=(), run_id=None, weeks=0)
     costs = {each.host: each for each in report.hosts}
     if options.json:

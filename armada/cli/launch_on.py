@@ -88,6 +88,7 @@ def find_launch_host(
         extra = next((word for name, word in _ONLY_WITH_ON.items() if getattr(options, name)), None)
         if extra is not None:
             raise UsageError(f"{extra} is for a new host, and goes with --on", hint="--on 'ssh -p 50022 root@…'")
+        context.say_what_counts(options.host)
         return LaunchHost(context.session(options.host))
     hosts = context.hosts()
     settings = given_target(options.on)
@@ -100,6 +101,7 @@ def find_launch_host(
             reporter.stage(
                 "", f"its own key file is used, not {settings['identity']}: armada hosts set {known.name} --identity"
             )
+        context.say_what_counts(known.name)
         return LaunchHost(context.session(known.name))
     host = new_host(_free_name(options.name_of_host, hosts, spec, settings), settings)
     why = "" if options.name_of_host else "; --name-of-host NAME gives another name"

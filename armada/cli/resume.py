@@ -62,6 +62,7 @@ def _resume(options: argparse.Namespace) -> int:
     ask_owner(context, run, options, "resume")
     confirmed = _ask_secrets(context, run, options)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    context.say_what_counts(run.host)
     with context.session(run.host) as session:
         order = Order(session, context.home, context.database)
         permits = Permits(options.restart_if_damaged, options.accept_changes)

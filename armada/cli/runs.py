@@ -152,7 +152,7 @@ def _observe(context: Context, wanted: RunFilter) -> None:
     unsure = [run for run in runs.every(context.database, watched=True) if wanted.may_match(run)]
     unsure = [run for run in unsure if run.state != "preparing" or run.run_id not in launching]
     configured = context.home.hosts_file.exists() or (Path.cwd() / "armada.yaml").exists()
-    hosts_known = context.hosts() if unsure or configured else {}  # reading them costs 0.2 s
+    hosts_known = context.hosts_of_runs(*unsure) if unsure or configured else {}  # reading them costs 0.2 s
     watched = seen_hosts(context.home)  # by a daemon, just now: its word is in the store
     unsure = [run for run in unsure if run.host not in watched]
     for name, why in (observe_all(context.home, hosts_known, unsure) if unsure else {}).items():

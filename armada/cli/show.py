@@ -277,7 +277,7 @@ def _allowance(context: Context, run: Run, spec: Mapping[str, object]) -> Quota 
     if kept is not None and kept.after is not None:
         return kept
     try:
-        with context.session(run.host, patience_s=0) as session:
+        with context.session_of(run, patience_s=0) as session:
             return look_at_allowance(session, context.home, run.run_id)
     except (HostUnreachable, NotFound):
         return kept  # the age of what is shown is on the first line

@@ -60,7 +60,7 @@ def _stop(options: argparse.Namespace) -> int:
         with (
             operation(context.database, kind="stop", run_id=run.run_id, host=run.host, argv=sys.argv) as recorded,
             patience.for_host(run.host) as patience_s,
-            context.session(run.host, patience_s=patience_s, looks=had_ended) as session,
+            context.session_of(run, patience_s=patience_s, looks=had_ended) as session,
         ):
             progress = recorded.and_tell(reporter)
             ended = stop_run(context.database, session, run, options.grace, lambda text: progress.now("stopping", text))
@@ -109,7 +109,7 @@ def _tell_all(context: Context, chosen: Sequence[Run], grace_s: float | None, to
     from armada.launch.stop import request_of
     from armada.rpc.client import Call
 
-    hosts = context.hosts()
+    hosts = context.hosts_of_runs(*chosen)
     by_host: dict[str, list[Run]] = {}
     for run in chosen:
         if run.host in hosts and not (run.ended and not run.is_guess):
@@ -121,7 +121,7 @@ def _tell_all(context: Context, chosen: Sequence[Run], grace_s: float | None, to
 
     def tell(name: str) -> None:
         asked = [run for run in by_host[name] if run.run_id in requests]
-        with contextlib.suppress(ArmadaError, OSError), context.session(name, patience_s=0) as session:
+        with contextlib.suppress(ArmadaError, OSError), context.session_with(hosts[name], 0) as session:
             questions = [Call.of(requests[run.run_id], 60.0) for run in asked]
             for run, answer in zip(asked, session.call_all(questions), strict=True):
                 if not isinstance(answer, ArmadaError):

@@ -198,6 +198,7 @@ def _launch(options: argparse.Namespace) -> int:
     _refuse_repeated(options.host)
     context = Context()
     hosts = [context.host(name) for name in options.host]
+    context.say_what_counts(*options.host)
     draft = with_goal(read_draft(path, _words(options)))
     refuse_unkeepable(draft.sweep.stop, hosts, time.time())
     reporter = Reporter(sys.stderr if options.json else sys.stdout)

@@ -230,7 +230,7 @@ def _stop_on(
 
     with (
         operation(context.database, kind="stop", host=host, argv=sys.argv) as recorded,
-        context.session(host) as session,
+        context.session_of(cells[0]) as session,
     ):
         progress = recorded.and_tell(reporter)
         stop_cells(context.database, session, cells, options.grace, lambda text: progress.now("stopping", text))
@@ -244,7 +244,7 @@ def _observe(context: Context, name: str) -> None:
     unsure = [run for run in runs.of_sweep(context.database, name) if not run.is_settled(time.time())]
     launching = being_launched(context.database)
     unsure = [run for run in unsure if run.state != "preparing" or run.run_id not in launching]
-    for host, why in (observe_all(context.home, context.hosts(), unsure) if unsure else {}).items():
+    for host, why in (observe_all(context.home, context.hosts_of_runs(*unsure), unsure) if unsure else {}).items():
         sys.stderr.write(f"armada: {host}: {sanitize_line(why)}\n")
 
 

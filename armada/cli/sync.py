@@ -124,7 +124,7 @@ def _now(options: argparse.Namespace) -> int:
     if options.dry_run:
         return _preview(context, chosen, as_json=options.json)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
-    results = sync_hosts(context.home, context.hosts(), chosen, progress=reporter)
+    results = sync_hosts(context.home, context.hosts_of_runs(*chosen), chosen, progress=reporter)
     code = 0
     listed: list[dict[str, object]] = []
     for result in results:
@@ -171,15 +171,15 @@ def _preview(context: Context, chosen: Sequence[Run], *, as_json: bool) -> int:
     from armada.sync.context import HostContext
     from armada.sync.runs.preview import Preview, preview
 
-    by_host: dict[str, list[str]] = {}
+    by_host: dict[str, list[Run]] = {}
     for run in chosen:
-        by_host.setdefault(run.host, []).append(run.run_id)
+        by_host.setdefault(run.host, []).append(run)
     found: list[Preview] = []
     code = 0
-    for host, run_ids in by_host.items():
+    for theirs in by_host.values():
         try:
-            with context.session(host, patience_s=0) as session:
-                found += preview(HostContext(context.database, session, context.home), run_ids)
+            with context.session_of(theirs[0], patience_s=0) as session:
+                found += preview(HostContext(context.database, session, context.home), [run.run_id for run in theirs])
         except ArmadaError as error:
             code = code or error.exit_code
             sys.stderr.write(f"armada: {sanitize_line(error)}\n")
@@ -417,7 +417,7 @@ def _prune(context: Context, run: Run, digests: list[str]) -> int:
     if not digests:
         return 0
     try:
-        with context.session(run.host, patience_s=10) as session:
+        with context.session_of(run, patience_s=10) as session:
             home = AskingHome(**own(context.home).as_json())
             require_same(context.database, run.run_id)
             answer = session.call(Prune(run_id=run.run_id, digests=tuple(digests), home=home), timeout_s=300.0)

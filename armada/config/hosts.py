@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, PlainSerializer, model_validator
 
 from armada.config.documents import Document, read_document, shown
+from armada.config.one_name import Shadowed, joined, shadowed
 from armada.config.prices import PriceSince, check_order, checked_allowance, checked_money, listed_prices, plain_prices
 from armada.config.provision_tasks import ProvisionTask
 from armada.config.schedulers import BatchSettings, Duration, HtcondorSettings, Line, SlurmSettings
@@ -311,8 +312,9 @@ def load_hosts(home: HomePaths, project: Path | None = None) -> dict[str, Host]:
 
     Args:
         home: Whose hosts.yaml is read.
-        project: A folder; the hosts of its armada.yaml are added. The user's own win: a project that was cloned must not
-            say where a host is to which the user sends secrets.
+        project: A folder; the hosts of its armada.yaml are added, and its settings count for machines that both files
+            name. Of two machines with one name the user's own wins: a project that was cloned must not say where a host
+            is to which the user sends secrets.
 
     Raises:
         ConfigError: One of the files is wrong.
@@ -321,7 +323,21 @@ def load_hosts(home: HomePaths, project: Path | None = None) -> dict[str, Host]:
         hosts_of(read_document(file)) if file is not None and file.exists() else {}
         for file in (home.hosts_file, project / PROJECT_FILE if project is not None else None)
     )
-    return {LOCAL: Host(name=LOCAL, local=True), **own, **theirs, **own}
+    return {LOCAL: Host(name=LOCAL, local=True), **joined(own, theirs)}
+
+
+def find_shadowed(home: HomePaths, project: Path) -> list[Shadowed]:
+    """Return the hosts that the user's hosts.yaml and a project's armada.yaml describe in different ways.
+
+    Raises:
+        ConfigError: One of the files is wrong.
+    """
+    if not home.hosts_file.exists() or not (project / PROJECT_FILE).exists():
+        return []
+    document = read_document(project / PROJECT_FILE)
+    theirs = hosts_of(document)
+    places = {name: str(document.key_place(("hosts", name))) for name in theirs}
+    return shadowed(hosts_of(read_document(home.hosts_file)), theirs, places)
 
 
 def home_bytes_per_s(home: HomePaths) -> float | None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from armada.config.documents import read_document
 from armada.config.experiments import load_experiment
-from armada.config.hosts import LOCAL, PROJECT_FILE, Host, home_bytes_per_s, load_hosts
+from armada.config.hosts import LOCAL, Host, home_bytes_per_s, load_hosts
+from armada.config.one_name import kept_of_own
 from armada.config.origins import DEFAULT, Value, trace
 from armada.config.profiles import Profile, load_profile
 from armada.config.tasks.bundled import BundledTraining
@@ -98,17 +99,28 @@ def _host(home: HomePaths, project: Path, name: str) -> tuple[Host, dict[str, st
             f"no host is called {name!r}", hint=f"did you mean {near}?" if near else f"known: {', '.join(hosts)}"
         )
     places: dict[str, str] = {}
-    for file in (project / PROJECT_FILE, home.hosts_file):  # the later wins, as it does in load_hosts
-        if not file.exists():
-            continue
-        written = written_places(read_document(file))
-        if f"hosts.{name}" in written:
-            below = f"hosts.{name}."
-            places = {key.removeprefix(below): place for key, place in written.items() if key.startswith(below)}
-            places["name"] = written[f"hosts.{name}"]
+    host = hosts[name]
+    if host.origin is not None:
+        places = _written(host.origin, name)
+    own = load_hosts(home).get(name)
+    if own is not None and own.origin is not None and own.origin != host.origin:
+        kept = kept_of_own(own, host)
+        of_own = {key: place for key, place in _written(own.origin, name).items() if _first(key) in kept}
+        places = {key: place for key, place in places.items() if _first(key) not in kept} | of_own
     if not places:
         places = {"name": "built in", "local": "built in"} if name == LOCAL else {}
-    return hosts[name], places
+    return host, places
+
+
+def _written(file: Path, name: str) -> dict[str, str]:
+    """Return where each key of a host stands in a file, and the host itself as `name`."""
+    written, below = written_places(read_document(file)), f"hosts.{name}."
+    places = {key.removeprefix(below): place for key, place in written.items() if key.startswith(below)}
+    return places | {"name": written[f"hosts.{name}"]}
+
+
+def _first(key: str) -> str:
+    return key.partition(".")[0].partition("[")[0]
 
 
 def _profile_name(host: Host | None, asked: Asked, sections: Sequence[Section]) -> tuple[str | None, str]:

@@ -18,6 +18,7 @@ from armada import __version__
 from armada.doctor.findings import Finding, Report, fail, ok, warn
 from armada.errors import ArmadaError, ConfigError
 from armada.foundation.extras import install_command
+from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _program(name: str, argv: list[str], oldest: tuple[int, int]) -> Finding:
 
 def _configuration(home: HomePaths, project: Path) -> tuple[list[Finding], dict[str, Host]]:
     """Read every file that the user wrote, as commands read it."""
-    from armada.config.hosts import PROJECT_FILE, load_hosts
+    from armada.config.hosts import PROJECT_FILE, find_shadowed, load_hosts
     from armada.config.profiles import list_profiles, load_profile
 
     findings: list[Finding] = []
@@ -96,6 +97,10 @@ def _configuration(home: HomePaths, project: Path) -> tuple[list[Finding], dict[
         findings.append(
             ok("configuration", f"{counted(len(hosts), 'host')} from {', '.join(read) or 'no file: only `local`'}")
         )
+        for twice in find_shadowed(home, project):
+            words = sanitize_line(twice.words, 600)
+            remedy = f"give {twice.name} another name in one of the two files"
+            findings.append(warn("configuration", words, remedy) if twice.elsewhere else ok("configuration", words))
     except ConfigError as error:
         findings.append(fail("configuration", str(error), error.hint))
     findings.append(_notifications(home))

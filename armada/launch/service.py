@@ -28,6 +28,7 @@ from armada.launch.start import start
 from armada.protocol.recorded import recorded_spec
 from armada.provision.admission import admit, refuse_over_budget, refuse_while_clearing
 from armada.provision.exclusive_lock import exclusive_lock
+from armada.provision.namesakes import refuse_other_machine
 from armada.provision.sent_environment import source_session
 from armada.provision.service import prepare
 from armada.store import checkpoints, runs
@@ -241,10 +242,12 @@ def retry(database: Database, session: HostSession, run: Run, words: str) -> Run
 
     Raises:
         Conflict: It already continues, everything on the host is being deleted, or the host's budget is spent.
+        ConfigError: The host's name means another machine than at the last launch.
         ArmadaError: As in `armada.launch.resume.resume_run`.
     """
     argv = ["armada", "resume", run.run_id]
     with operation(database, kind="retry", run_id=run.run_id, host=run.host, argv=argv) as recorded:
+        refuse_other_machine(database, session.host)
         refuse_over_budget(database, session.host)
         refuse_while_clearing(database, run.host)
         recorded.step("resume", words)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.config.documents import read_document
-from armada.config.hosts import PROJECT_FILE, hosts_of
+from armada.config.hosts import LOCAL, PROJECT_FILE, Host, hosts_of
+from armada.config.one_name import is_same_machine
 from armada.errors import ConfigError
 from armada.store import hosts as host_records
 from armada.store import runs
 
 if TYPE_CHECKING:
-    from armada.config.hosts import Host
+    from armada.config.documents import Place
     from armada.store.database import Database
+    from armada.store.runs import Run
 
-_SAYS_WHERE = ("ssh", "local", "root", "scheduler")
-"""Settings that say which machine it is, and where its runs are there."""
+_RENAME = "give one of them another name"
 
 
 def refuse_namesake(database: Database, project: Path, host: Host) -> None:
@@ -34,41 +36,125 @@ def refuse_namesake(database: Database, project: Path, host: Host) -> None:
     Raises:
         ConfigError: There is such a file; the error names both.
     """
-    if (refusal := _compare(host, (project / PROJECT_FILE).absolute(), "nothing was started")) is not None:
-        raise refusal
+    if (found := _other(host, (project / PROJECT_FILE).absolute())) is not None:
+        raise _refusal(found, host, "nothing was started", _RENAME)
+    refuse_while_runs_left(database, host)
+
+
+def refuse_while_runs_left(database: Database, host: Host, therefore: str = "nothing was started") -> None:
+    """Refuse a host while runs may still be running on another machine of its name.
+
+    Args:
+        database: The store.
+        host: The host.
+        therefore: What was not done.
+
+    Raises:
+        ConfigError: There are such runs; the error names both files, and the hint a run.
+    """
+    run = _first_left(database, host.name)
+    if run is not None and (found := _of_last_launch(database, host)) is not None:
+        why = f"runs that were started there may still be running, so {therefore}"
+        raise _refusal(found, host, why, f"{_RENAME}; or, if that machine is gone: armada rm {run.run_id} --force")
+
+
+def refuse_other_machine(database: Database, host: Host) -> None:
+    """Refuse to go on by itself, as a search or a retry does, on another machine than that of the last launch.
+
+    Raises:
+        ConfigError: It is another; the error names both files.
+    """
+    if (found := _of_last_launch(database, host)) is not None:
+        raise _refusal(found, host, "by the first one, runs were started last, so nothing was started", _RENAME)
+
+
+def host_of_runs(database: Database, host: Host) -> tuple[Host, str | None]:
+    """Return the machine on which runs of a host are: the one that its name meant when the last was started.
+
+    Args:
+        database: The store.
+        host: The host as its name is meant here.
+
+    Returns:
+        The host itself, or as the file of the last launch has it; and, if that is another machine, a sentence with both.
+    """
     record = host_records.find(database, host.name)
-    if record is None or not record.origin or not _have_left(database, host.name):
-        return
+    if record is None or record.origin is None:
+        return host, None
     try:
-        why = "runs that were started there may still be running, so nothing was started"
-        refusal = _compare(host, Path(record.origin), why)
+        if not record.origin:
+            found = _other_built_in(host)
+        elif host.origin is not None and host.origin.name == PROJECT_FILE:
+            found = _entry(host, Path(record.origin))  # a project that was cloned has no say about runs of another's
+        else:
+            found = _other(host, Path(record.origin))
     except (ConfigError, OSError):
-        return  # a file of another project, which the daemon reports
-    if refusal is not None:
-        raise refusal
+        return host, None
+    if found is None or is_same_machine(found.host, host):
+        return (found.host if found is not None else host), None
+    where = f"{found.place} (the last launch)" if found.place is not None else "the last launch had no file for it"
+    return found.host, (
+        f"{host.name}: its runs are looked for at {_words(found.host)}: {where}; here, the name means {_words(host)} "
+        f"({host.origin or 'no file names it'})"
+    )
 
 
-def _have_left(database: Database, name: str) -> bool:
-    return any(not run.is_settled(time.time()) for run in runs.every(database, host=name))
+def _of_last_launch(database: Database, host: Host) -> _Entry | None:
+    """Return the entry by which runs of a host were started last, if that means another machine."""
+    record = host_records.find(database, host.name)
+    if record is None:
+        return None
+    try:
+        if record.origin:
+            return _other(host, Path(record.origin))
+    except (ConfigError, OSError):
+        return None  # a file of another project, which the daemon reports
+    # A former release recorded nothing for the built-in `local`; but a store that was recovered has nothing for any host.
+    is_of_project = host.origin is not None and host.origin.name == PROJECT_FILE
+    return _other_built_in(host) if record.origin == "" or is_of_project else None
 
 
-def _compare(host: Host, file: Path, therefore: str) -> ConfigError | None:
-    """Return the error if a file means another machine by the name of a host.
+def _first_left(database: Database, name: str) -> Run | None:
+    return next((run for run in runs.every(database, host=name) if not run.is_settled(time.time())), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A host as a file has it, and where; no place for the built-in `local`."""
+
+    host: Host
+    place: Place | None
+
+
+def _other_built_in(host: Host) -> _Entry | None:
+    """Return the built-in `local` if a file means another place by that name."""
+    built_in = Host(name=LOCAL, local=True)
+    return _Entry(built_in, None) if host.name == LOCAL and not is_same_machine(built_in, host) else None
+
+
+def _other(host: Host, file: Path) -> _Entry | None:
+    """Return the entry of a file that means another machine by the name of a host.
 
     Raises:
         ConfigError: The file is wrong.
     """
+    found = _entry(host, file)
+    return found if found is not None and not is_same_machine(found.host, host) else None
+
+
+def _entry(host: Host, file: Path) -> _Entry | None:
     if not file.exists() or (host.origin is not None and file.resolve() == host.origin.resolve()):
         return None
     document = read_document(file)
-    other = hosts_of(document).get(host.name)
-    if other is None or all(getattr(other, key) == getattr(host, key) for key in _SAYS_WHERE):
-        return None
+    found = hosts_of(document).get(host.name)
+    return _Entry(found, document.key_place(("hosts", host.name))) if found is not None else None
+
+
+def _refusal(found: _Entry, host: Host, therefore: str, hint: str) -> ConfigError:
     where = f"in {host.origin}" if host.origin is not None else "where no file names it"
-    return document.key_place(("hosts", host.name)).error(
-        f"{host.name} is {_words(other)} here, and {_words(host)} {where}; {therefore}",
-        hint="give one of them another name",
-    )
+    here = "here" if found.place is not None else "where no file names it"
+    message = f"{host.name} is {_words(found.host)} {here}, and {_words(host)} {where}; {therefore}"
+    return found.place.error(message, hint=hint) if found.place is not None else ConfigError(message, hint=hint)
 
 
 def _words(host: Host) -> str:

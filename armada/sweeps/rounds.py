@@ -16,6 +16,7 @@ from armada.errors import ArmadaError, HostUnreachable, OutcomeUnknown
 from armada.foundation.locks import FileLock
 from armada.foundation.sanitize import sanitize_line
 from armada.provision.admission import refuse_over_budget, refuse_while_clearing
+from armada.provision.namesakes import refuse_other_machine
 from armada.store import runs, sweeps
 from armada.store.running_operations import operation
 from armada.sweeps.cells import Known, draft_of_cells, expand
@@ -116,6 +117,7 @@ class Rounds:
         host, name = self._session.host.name, record.name
         argv = ["armada", "sweep", "show", name]
         with operation(database, kind="launch", run_id=name, host=host, argv=argv) as recorded:
+            refuse_other_machine(database, self._session.host)
             refuse_over_budget(database, self._session.host)
             refuse_while_clearing(database, host)
             cells = _cells(record, due, settings_of(record).decided_goal)

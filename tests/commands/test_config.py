@@ -98,6 +98,30 @@ def test_the_command_line_wins_and_a_project_adds_hosts(armada: Armada, files: P
     assert found["together"]["micro_batch_size"] == (4, "--set train.micro_batch_size=4")
 
 
+def test_a_projects_settings_for_a_host_of_yours_count_with_their_lines_and_are_said(
+    armada: Armada, files: Path
+) -> None:
+    (files / "hosts.yaml").write_text(
+        "hosts:\n  local:\n    price_per_hour: 12\n    budget: 100 USD\n  desk: {ssh: me@desk, profile: mine}\n"
+    )
+    armada.write(
+        "armada.yaml", "hosts:\n  local: {profile: cpu, price_per_hour: 3, budget: 50 USD}\n  desk: {ssh: me@desk}\n"
+    )
+    found, project = shown(armada, "exp.yaml", "--host", "local")["host"], f"{armada.folder / 'armada.yaml'}:2"
+    assert (found["profile"], found["budget"]) == (("cpu", project), ("50 USD", project))
+    assert found["price_per_hour"] == (12.0, f"{files / 'hosts.yaml'}:3")
+    counts = f"armada: local: {project} counts here, not {files / 'hosts.yaml'} (but for `price_per_hour`); what differs: `budget`, "
+    for words in (
+        ("launch", "--host", "local", "quickstart", "--dry-run"),
+        ("hosts", "check", "local"),
+        ("hosts", "ls"),
+    ):
+        answer = armada.run(*words)
+        assert answer.returncode == 0, answer.stderr
+        assert f"{counts}`price_per_hour`, `profile`. The daemon goes by the latter" in answer.stderr
+        assert ("armada: desk: " in answer.stderr) == (words[-1] == "ls")
+
+
 def test_what_the_file_says_is_what_a_launch_plans(armada: Armada, files: Path) -> None:
     """The quickstart on this machine: the values shown are those of the plan."""
     plan = armada.json("launch", "--host", "local", "quickstart", "--dry-run")["spec"]["experiment"]

@@ -89,6 +89,23 @@ def test_looking_twice_at_once_hands_each_trial_over_once(armada: Armada) -> Non
     assert Counter(Counter(starts(armada)).values()) == {1: 6}
 
 
+def test_a_search_begins_no_trial_on_another_machine_of_the_name(armada: Armada) -> None:
+    armada.write("armada.yaml", f"hosts: {{local: {{root: {armada.folder}/theirs}}}}\n")
+    words = ["--host", "local", "--search", "4", *SPACE, "--parallel", "2"]
+    sweep = armada.json("sweep", quadratic(armada), *words)["sweep"]
+    eventually(lambda: len(starts(armada)) >= 2)
+    hosts_file = armada.folder / "home" / "config" / "hosts.yaml"
+    hosts_file.parent.mkdir(parents=True, exist_ok=True)
+    hosts_file.write_text(f"hosts: {{local: {{root: {armada.folder}/mine}}}}\n")
+    found = await_trials(armada, sweep, 2)
+    assert len(found["cells"]) == 2
+    found = look(armada, sweep)
+    assert len(found["cells"]) == 2
+    assert "by the first one, runs were started last, so nothing was started" in found["search"]["note"]
+    hosts_file.unlink()
+    assert len(await_trials(armada, sweep, 4)["cells"]) == 4
+
+
 @pytest.mark.fault("kill -9 while the next trials of a search are handed over", "none is repeated or forgotten")
 @pytest.mark.parametrize("moment", ["provision_share", "_hand_over", "mark_taken"])
 def test_a_killed_round_is_continued_under_the_same_numbers(

@@ -101,3 +101,13 @@ def test_only_hosts_that_this_home_wiped_are_left_alone(tmp_path: Path) -> None:
     assert wiped_hosts(home)["gone"].startswith("this home deleted everything there on 2001-09-")
     home.store.write_bytes(b"no store" * 1000)
     assert wiped_hosts(home) == {}
+
+
+def test_of_two_entries_for_one_name_doctor_says_which_counts(tmp_path: Path) -> None:
+    home = made(tmp_path)
+    home.hosts_file.write_text("hosts:\n  box: {ssh: mine}\n  c1: {ssh: c1}\n")
+    (tmp_path / "armada.yaml").write_text("hosts:\n  box: {ssh: rented}\n  c1: {ssh: c1, setup: [module load cuda]}\n")
+    report, _ = examine_home(home, tmp_path)
+    found = [each for each in report.findings if "armada.yaml:" in each.message]
+    assert [(each.outcome, each.message.split()[0]) for each in found] == [("warn", "box:"), ("ok", "c1:")]
+    assert "armada.yaml:3 counts here" in found[1].message

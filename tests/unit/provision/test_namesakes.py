@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from armada.config.hosts import Host, load_hosts
+from armada.config.hosts import Host, find_shadowed, load_hosts
 from armada.daemon.hosts import KnownHosts
 from armada.errors import ConfigError
+from armada.launch.service import retry
 from armada.paths import HomePaths
 from armada.provision.admission import admit
+from armada.provision.namesakes import host_of_runs
 from armada.provision.sent_environment import source_session
+from armada.rpc.session import HostSession
 from armada.store import hosts, runs
 from armada.store.database import Database
 from armada.verdicts.states import Verdict
@@ -105,3 +108,167 @@ def test_a_host_of_a_project_gets_environments_from_another_of_it_wherever_the_d
     gpu = load_hosts(home, there)["gpu"]
     with source_session(home, Path("/"), gpu) or pytest.fail("it builds its own") as source:
         assert source.host.ssh == "me@10.0.0.2"
+
+
+SLURM = "{ssh: c1, scheduler: slurm, slurm: {partition: cpu}}"
+OURS = "{ssh: c1, scheduler: slurm, slurm: {partition: gpu, account: p7}, setup: [module load cuda], price: 1 EUR, budget: 5 EUR}"
+
+
+def test_a_projects_settings_count_for_a_machine_that_both_files_mean(home: HomePaths, tmp_path: Path) -> None:
+    """So they did in the former release, in commands; the daemon went by hosts.yaml, and does."""
+    home.hosts_file.write_text(f"hosts:\n  c1: {SLURM}\n")
+    there = project(tmp_path / "proj", f"hosts:\n  c1: {OURS}\n")
+    host = load_hosts(home, there)["c1"]
+    assert host.slurm is not None
+    assert (host.slurm.partition, host.slurm.account) == ("gpu", "p7")
+    assert (host.setup, host.budget) == (("module load cuda",), "5 EUR")
+    assert host.origin == there / "armada.yaml"
+    with Database(home.store) as database:
+        admit(database, home, there, host)
+        launched(database, host, "x-aaaaaa")
+        watched = KnownHosts(home).read(database)["c1"]
+        assert watched.slurm is not None
+        assert (watched.slurm.partition, watched.budget) == ("cpu", None)
+        admit(database, home, tmp_path, load_hosts(home, tmp_path)["c1"])
+    (found,) = find_shadowed(home, there)
+    assert found.elsewhere == ()
+    assert found.words == (
+        f"c1: {there}/armada.yaml:2 counts here, not {home.hosts_file}; what differs: `budget`, `price`, `setup`, "
+        "`slurm`. The daemon goes by the latter"
+    )
+
+
+@pytest.mark.parametrize(
+    ("theirs", "budget"),
+    [
+        ("", "100 EUR"),
+        (", price: 0.01 EUR, budget: 9000 EUR", "100 EUR"),
+        (", price: 0.01 USD, budget: 5 USD", "100 EUR"),
+        (", price: 0.01 EUR, budget: 5 EUR", "5 EUR"),
+    ],
+)
+def test_a_project_only_lowers_the_users_own_budget(home: HomePaths, tmp_path: Path, theirs: str, budget: str) -> None:
+    home.hosts_file.write_text("hosts:\n  box: {ssh: me@h, price: 12 EUR, budget: 100 EUR}\n")
+    there = project(tmp_path / "proj", f"hosts:\n  box: {{ssh: me@h, profile: cpu{theirs}}}\n")
+    host = load_hosts(home, there)["box"]
+    assert (host.profile, host.budget, host.prices[0].text) == ("cpu", budget, load_hosts(home)["box"].prices[0].text)
+
+
+def test_of_two_machines_the_users_own_counts_and_that_is_said(home: HomePaths, tmp_path: Path) -> None:
+    home.hosts_file.write_text("hosts:\n  box: {ssh: mine}\n")
+    there = project(tmp_path / "proj", "hosts:\n  box: {ssh: rented, setup: [x]}\n")
+    assert load_hosts(home, there)["box"] == load_hosts(home)["box"]
+    (found,) = find_shadowed(home, there)
+    assert found.words == (
+        f"box: {home.hosts_file} counts; {there}/armada.yaml:2 means another machine by this name (`ssh`), and nothing of "
+        "it counts: `setup`, `ssh`"
+    )
+    (there / "armada.yaml").write_text("hosts:\n  box: {ssh: mine}\n  own: {ssh: other}\n")
+    assert find_shadowed(home, there) == []
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs"),
+    [
+        ("{ssh: c1}", "{ssh: c1, root: ~/.armada}"),
+        ("{ssh: me@h}", "{ssh: 'me@h:22'}"),
+        ("{ssh: 'me@[::1]:22'}", "{ssh: 'me@[::1]'}"),
+        ("{ssh: c1, root: /s/}", "{ssh: c1, root: /s}"),
+    ],
+)
+def test_one_machine_written_in_two_ways_is_one(home: HomePaths, tmp_path: Path, own: str, theirs: str) -> None:
+    home.hosts_file.write_text(f"hosts:\n  c1: {own}\n")
+    there = project(tmp_path / "proj", f"hosts:\n  c1: {theirs}\n")
+    with Database(home.store) as database:
+        launched(database, load_hosts(home)["c1"], "x-aaaaaa")
+        admit(database, home, there, load_hosts(home, there)["c1"])
+    assert find_shadowed(home, there) == []
+
+
+@pytest.mark.parametrize("theirs", ["{ssh: 'me@h:2222'}", "{ssh: 'me@h::22'}", "{ssh: me@h, root: /}"])
+def test_another_port_address_or_root_is_another_machine(home: HomePaths, tmp_path: Path, theirs: str) -> None:
+    home.hosts_file.write_text("hosts:\n  c1: {ssh: me@h}\n")
+    there = project(tmp_path / "proj", f"hosts:\n  c1: {theirs}\n")
+    assert load_hosts(home, there)["c1"].origin == home.hosts_file
+
+
+def test_runs_of_a_shadowed_machine_are_reached_by_the_file_of_their_launch(home: HomePaths, tmp_path: Path) -> None:
+    """In the former release the project's entry counted, and runs were started by it."""
+    there = project(tmp_path / "proj", "hosts:\n  box: {ssh: rented}\n")
+    with Database(home.store) as database:
+        launched(database, load_hosts(home, there)["box"], "x-aaaaaa")
+        home.hosts_file.write_text("hosts:\n  box: {ssh: mine, root: /mine}\n")
+        for folder in (there, tmp_path):
+            host, said = host_of_runs(database, load_hosts(home, folder)["box"])
+            assert host.ssh == "rented"
+            assert said == (
+                f"box: its runs are looked for at rented: {there}/armada.yaml:2 (the last launch); here, the name means "
+                f"mine in /mine ({home.hosts_file})"
+            )
+        (there / "armada.yaml").write_text("hosts: [broken")
+        own = load_hosts(home)["box"]
+        assert host_of_runs(database, own) == (own, None)
+
+
+def test_a_cloned_project_has_no_say_about_runs_of_others(home: HomePaths, tmp_path: Path) -> None:
+    home.hosts_file.write_text("hosts:\n  box: {ssh: mine}\n")
+    clone = project(tmp_path / "clone", "hosts: {box: {ssh: mine, setup: [steal]}, local: {root: /big}}")
+    with Database(home.store) as database:
+        launched(database, load_hosts(home)["box"], "x-aaaaaa")
+        launched(database, load_hosts(home)["local"], "x-bbbbbb")
+        host, said = host_of_runs(database, load_hosts(home, clone)["box"])
+        assert (host.setup, said) == ((), None)
+        host, said = host_of_runs(database, load_hosts(home, clone)["local"])
+        assert (host.root, said is not None and "the last launch had no file for it" in said) == (None, True)
+
+
+def test_a_lost_run_is_not_resumed_on_another_machine_of_the_name(home: HomePaths, tmp_path: Path) -> None:
+    there = project(tmp_path / "proj", "hosts: {box: {ssh: me@127.0.0.1:1}}")
+    with Database(home.store) as database:
+        launched(database, load_hosts(home, there)["box"], "x-aaaaaa")
+        runs.record(database, "x-aaaaaa", Verdict("failed", reason="host_lost", attempt=1, seq=2), ended_at=1.0)
+        home.hosts_file.write_text("hosts: {box: {ssh: me@127.0.0.1:2}}")
+        with (
+            HostSession(KnownHosts(home).read(database)["box"], home, patience_s=0.0) as session,
+            pytest.raises(
+                ConfigError, match=r"proj/armada\.yaml:1: box is me@127\.0\.0\.1:1 here, and .*:2 in .*hosts\.yaml"
+            ),
+        ):
+            retry(database, session, runs.find(database, "x-aaaaaa"), "host_lost: retry 1 of 1")
+
+
+def test_after_a_recovery_nobody_knows_where_runs_were_started_and_nothing_is_refused(
+    home: HomePaths, tmp_path: Path
+) -> None:
+    home.hosts_file.write_text("hosts: {local: {root: /big}}")
+    with Database(home.store) as database:
+        hosts.record_facts(database, "local", {})
+        runs.insert(database, run_id="x-aaaaaa", name="x", host="local", task="command", experiment=None, spec={})
+        admit(database, home, tmp_path, load_hosts(home, tmp_path)["local"])
+
+
+@pytest.mark.parametrize("origin", ["", None])  # None: by a former release
+def test_a_projects_local_is_refused_while_runs_of_the_built_in_one_are_left(
+    home: HomePaths, tmp_path: Path, origin: str | None
+) -> None:
+    there = project(tmp_path / "proj", "hosts: {local: {root: /big}}")
+    with Database(home.store) as database:
+        hosts.record_facts(database, "local", {}, origin=origin)
+        runs.insert(database, run_id="x-aaaaaa", name="x", host="local", task="command", experiment=None, spec={})
+        with pytest.raises(
+            ConfigError, match=r"this machine where no file names it, and this machine in /big in .*proj/armada\.yaml"
+        ):
+            admit(database, home, there, load_hosts(home, there)["local"])
+        admit(database, home, tmp_path, load_hosts(home)["local"])
+
+
+def test_the_run_that_blocks_a_name_is_named_with_its_removal(home: HomePaths, tmp_path: Path) -> None:
+    one = project(tmp_path / "one", "hosts: {box: {ssh: me@old}}")
+    two = project(tmp_path / "two", "hosts: {box: {ssh: me@new}}")
+    with Database(home.store) as database:
+        launched(database, load_hosts(home, one)["box"], "x-aaaaaa")
+        with pytest.raises(ConfigError) as refused:
+            admit(database, home, two, load_hosts(home, two)["box"])
+        assert refused.value.hint == (
+            "give one of them another name; or, if that machine is gone: armada rm x-aaaaaa --force"
+        )
