@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import sqlite3
+import tempfile
 import threading
 from pathlib import Path
 
@@ -133,3 +136,28 @@ def test_the_program_that_is_installed_now_takes_the_place_of_the_daemon(armada:
     eventually(lambda: "this armada knows versions up to" in journal.log_file(home).read_text())
     assert f"a newer armada than {__version__} renewed the store" in armada.run("daemon", "status").stdout
     assert not process_identity.lives(held)
+
+
+@pytest.mark.parametrize(
+    ("store", "end"),
+    [("there", "over"), ("gone", "over"), ("replaced", "another store"), ("renewed", "another program")],
+)
+def test_systemd_hears_of_an_end_only_from_a_process_that_ends(
+    home: HomePaths, monkeypatch: pytest.MonkeyPatch, store: str, end: str
+) -> None:
+    daemon = Daemon(home)
+    if store == "there":
+        daemon.stop()
+    else:
+        monkeypatch.setattr(service, "_state_of", lambda database: store)
+    with tempfile.TemporaryDirectory(dir="/tmp") as short, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(f"{short}/notify")
+        monkeypatch.setenv("NOTIFY_SOCKET", f"{short}/notify")
+        assert daemon.run() == end
+        systemd.setblocking(False)
+        said: list[bytes] = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                said.append(systemd.recv(1000))
+    assert said[0].startswith(b"READY=1\n")
+    assert (b"STOPPING=1" in said) == (end == "over")
