@@ -189,7 +189,7 @@ class Messenger:
         alone = messages[-1 - tries // 2 % len(messages)]
         chosen = [alone] if tries and tries % 2 == 0 else messages
         ids = [message.id for message in chosen]
-        title, body = _as_one(chosen)
+        title, body = digest(chosen)
         try:
             if destination == delivery.DESKTOP:
                 self._show(title, body)
@@ -212,21 +212,26 @@ def _is_due(message: Notification, now: float) -> bool:
     return not waits
 
 
-def _as_one(messages: list[Notification]) -> tuple[str, str]:
+def digest(messages: list[Notification]) -> tuple[str, str]:
     """Return the title and body of one message; several messages are combined into a digest."""
     if len(messages) == 1:
         return messages[0].title, messages[0].body
     titles = {message.title for message in messages}
     title = titles.pop() if len(titles) == 1 else f"{len(messages)} × {messages[0].kind.replace('_', ' ')}"
     lines: list[str] = []
-    left = MOST_CHARACTERS
+    left = MOST_CHARACTERS - len(_more(len(messages)))
     for message in messages[:MOST_LINES]:
-        left -= len(message.body) + 1
-        if lines and left < 0:
+        body = message.body[: left - 1] if not lines else message.body
+        left -= len(body) + 1
+        if left < 0:
             break
-        lines.append(message.body[:MOST_CHARACTERS])
+        lines.append(body)
     more = len(messages) - len(lines)
-    return title, "\n".join([*lines, *([f"… and {more} more: armada ps"] if more else [])])
+    return title, "\n".join([*lines, *([_more(more)] if more else [])])
+
+
+def _more(count: int) -> str:
+    return f"… and {count} more: armada ps"
 
 
 def present_destinations(home: HomePaths) -> frozenset[str] | None:
