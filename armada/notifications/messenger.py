@@ -20,7 +20,7 @@ from armada.store.database import Database
 from armada.store.queries.tariffs import read_tariffs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from armada.config.hosts import Host
     from armada.costs.tariff import Tariff
@@ -169,7 +169,9 @@ class Messenger:
         for event in found:
             if event.kind in settings.on:
                 new = {each for each in destinations if (event.kind, each) not in known}
-                is_of_before = bool(new) and event.at < changed_at and not outbox.reached_nobody(database, event.key)
+                is_of_before = (
+                    bool(new) and event.at < changed_at and not _is_refused(database, event.key, destinations)
+                )
                 for destination in destinations:
                     outbox.post(
                         database,
@@ -205,6 +207,13 @@ class Messenger:
         if others := [message.id for message in messages if message not in chosen]:
             outbox.retry_at(database, others, now + APART_S)
         return 1
+
+
+def _is_refused(database: Database, event: str, destinations: Collection[str]) -> bool:
+    """Whether an event was posted and no destination took it, or one that is no longer in the file did not."""
+    told = outbox.told_to(database, event)
+    refused = [each for each, taken in told.items() if not taken]
+    return bool(refused) and (len(refused) == len(told) or any(each not in destinations for each in refused))
 
 
 def _is_due(message: Notification, now: float) -> bool:

@@ -188,6 +188,28 @@ def test_what_the_former_password_kept_back_goes_to_the_new_one(home: HomePaths,
     assert [text.splitlines()[0] for text in box.taken] == ["q failed"]
 
 
+def test_what_one_of_two_urls_refused_goes_to_its_corrected_one_alone(home: HomePaths, database: Database) -> None:
+    box = Box(home)
+    tried: list[str] = []
+
+    def deliver(url: str, title: str, body: str) -> None:
+        del body
+        if "old" in url:
+            raise delivery.NotDelivered("401")
+        tried.append(f"{url} {title}")
+
+    messenger = Messenger(home, now=lambda: box.now, deliver=deliver)
+    for number, urls in enumerate((["json://a", "json://old"], ["json://a", "json://new"])):
+        home.notifications_file.write_text(json.dumps({"urls": urls}))
+        os.utime(home.notifications_file, (box.now, box.now) if number else (1.0, 1.0))
+        if not number:
+            fail(database, "q-aaaaaa", box.now - HOUR_S)
+        for _ in range(3):
+            messenger.work_once(database)
+            box.now += APART_S
+    assert tried == ["json://a q failed", "json://new q failed"]
+
+
 def test_a_kind_that_is_added_begins_with_what_comes(home: HomePaths, database: Database) -> None:
     box = Box(home)
     home.notifications_file.write_text(json.dumps({"urls": ["json://box"], "on": ["run_finished"]}))
