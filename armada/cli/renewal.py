@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 from typing import TYPE_CHECKING
 
 from armada.cli.progress import say
@@ -19,25 +18,15 @@ if TYPE_CHECKING:
 def caring_for_the_daemon(home: HomePaths) -> Iterator[None]:
     """Open the store inside. If that migrates it below a daemon, start another one as a launch does, or say what to do.
 
-    Only the one command that migrated does so; the store has this armada's version afterwards.
+    Later commands find this armada's version in the store and do nothing.
     """
     from armada.daemon import instance
-    from armada.store.database import MIGRATIONS
+    from armada.store.queries.renewal import KNOWN, version_before_opening
 
-    before = _version(home) if instance.is_held(home) else None
+    before = version_before_opening(home.store) if instance.is_held(home) else None
     yield
-    if before is not None and before < len(MIGRATIONS) == _version(home):
-        _replace(home, f"the store was migrated from version {before} to {len(MIGRATIONS)}")
-
-
-def _version(home: HomePaths) -> int | None:
-    """Return the store's version; None if there is no store, or the opening of it is about to say what is wrong."""
-    place = f"{home.store.absolute().as_uri()}?mode=rw"
-    try:
-        with contextlib.closing(sqlite3.connect(place, uri=True, timeout=1.0)) as connection:
-            return int(connection.execute("PRAGMA user_version").fetchone()[0])
-    except sqlite3.DatabaseError:
-        return None
+    if before is not None and 0 < before < KNOWN:
+        _replace(home, f"the store was migrated from version {before} to {KNOWN}")
 
 
 def _replace(home: HomePaths, migrated: str) -> None:
