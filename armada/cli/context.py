@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.cli.progress import say
+from armada.cli.renewal import caring_for_the_daemon
 from armada.errors import ConfigError, Conflict, HostUnreachable, NotFound
 from armada.foundation.sanitize import sanitize_line
 from armada.home import own
@@ -99,7 +100,8 @@ class Context:
         self.home.make()
         with contextlib.suppress(OSError):  # who needs it asks again, and is told
             own(self.home)  # a copy says so before anything is done with it
-        self.database = open_store(self.home.store)
+        with caring_for_the_daemon(self.home):
+            self.database = open_store(self.home.store)
 
     def hosts(self) -> dict[str, Host]:
         from armada.config.hosts import load_hosts

@@ -183,8 +183,10 @@ def compose(text: str, place: Callable[[int], Place]) -> Node | None:
     Raises:
         ConfigError: It is not YAML.
     """
+    parser = YAML(typ="safe", pure=True)
+    parser.composer.warn_double_anchors = False  # it is valid, and the warning quotes the lines, which may be private
     try:
-        node: Node | None = YAML(typ="safe", pure=True).compose(text)
+        node: Node | None = parser.compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         context = f" {error.context}" if error.context else ""

@@ -67,7 +67,7 @@ def start(home: HomePaths, *, auto: bool = False) -> bool:
 
 
 def take_over(home: HomePaths) -> None:
-    """Stop an automatic daemon, so that this process can be one that stays.
+    """Stop an automatic daemon, so that this process can be one that stays. One that only starts is waited for.
 
     Raises:
         Conflict: It did not exit in time.
@@ -77,8 +77,13 @@ def take_over(home: HomePaths) -> None:
 
 def _make_room(home: HomePaths, *, auto: bool) -> bool:
     """Stop the daemon if it is automatic and a new one would do better; return whether a new one may start."""
-    found, held = status.read(home), instance.holder(home)
-    if found is None or held is None or (found.pid, found.start_time) != (held.pid, held.start_time):
+    if not auto:
+        # One that is starting does not say yet whether it stays; the service manager starts no second one in its place.
+        _wait(lambda: not instance.is_held(home) or _reporting(home) is not None, START_S)
+        if not instance.is_held(home):
+            return True
+    found = _reporting(home)
+    if found is None:
         return False  # it is only starting
     if not found.auto or (auto and found.version == __version__):
         return False
@@ -91,6 +96,13 @@ def _make_room(home: HomePaths, *, auto: bool) -> bool:
             raise
         return False  # a launch does not fail because of it; `daemon status` calls it stale
     return True
+
+
+def _reporting(home: HomePaths) -> status.Status | None:
+    """Return the status that the daemon wrote; None if that of now has written none yet."""
+    found, held = status.read(home), instance.holder(home)
+    own = found is not None and held is not None and (found.pid, found.start_time) == (held.pid, held.start_time)
+    return found if own else None
 
 
 def _is_in_session(process: process_identity.Process | None, session: int) -> bool:

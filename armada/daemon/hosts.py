@@ -49,19 +49,30 @@ class KnownHosts:
         return {name: host for name, host in hosts.items() if name not in released}
 
     def _configured(self, origins: Mapping[str, str]) -> dict[str, Host]:
-        """Return the hosts of all files; of two projects that use one name, that of the last launch is meant."""
+        """Return the hosts of all files.
+
+        Of two projects that use one name, that of the last launch is meant, as long as its file describes the host:
+        another worktree of a deleted one names the same machines.
+        """
         projects = sorted({Path(origin) for origin in origins.values() if Path(origin).name == PROJECT_FILE})
-        found: dict[str, Host] = {LOCAL: Host(name=LOCAL, local=True)}
         for path in (*projects, self._home.hosts_file):
             changed = _changed_ns(path)
             if path not in self._files or self._files[path][0] != changed:
                 self._files[path] = (changed, self._load(path))
-            found |= {
-                name: host
-                for name, host in self._files[path][1].items()
-                if path == self._home.hosts_file or origins.get(name, str(path)) == str(path)
-            }
-        return found
+        found: dict[str, Host] = {LOCAL: Host(name=LOCAL, local=True)}
+        for path in projects:
+            for name, host in self._files[path][1].items():
+                origin = origins.get(name)
+                if origin is None or origin == str(path) or not self._describes(origin, name):
+                    found[name] = host
+        return found | self._files[self._home.hosts_file][1]
+
+    def _describes(self, origin: str, name: str) -> bool:
+        """Whether the origin of a host's record still says where the host is; a file that cannot be read may."""
+        path = Path(origin)
+        if not origin or path == self._home.hosts_file:
+            return True  # the built-in `local`, or one that the user has taken out of hosts.yaml
+        return path in self._troubles or (path in self._files and name in self._files[path][1])
 
     def _load(self, path: Path) -> dict[str, Host]:
         self._troubles.pop(path, None)

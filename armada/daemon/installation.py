@@ -67,8 +67,11 @@ def install(home: HomePaths) -> tuple[Path, list[str]]:
     first = ["armada daemon stop"] if instance.is_held(home) else []
     if sys.platform == "darwin":
         place = Path.home() / "Library" / "LaunchAgents" / f"{LABEL}.plist"
+        domain = f"gui/{os.getuid()}"
+        # launchd keeps the former file until then, takes no label twice, and starts none again that was stopped.
+        former = [f"launchctl bootout {domain}/{LABEL}"] if place.exists() else []
         _write(place, launchd_plist(sys.executable, kept, log_file(home)))
-        return place, [*first, f"launchctl bootstrap gui/{os.getuid()} '{place}'"]
+        return place, [*first, *former, f"launchctl bootstrap {domain} {shlex.quote(str(place))}"]
     usual = Path.home() / ".config"
     named = Path(os.environ.get("XDG_CONFIG_HOME") or usual)
     base = named if named.is_absolute() else usual

@@ -140,10 +140,11 @@ class Daemon:
                 self._write_status(self._why(store))
             if self._stop.is_set() or store != "there" or not self._came_late():
                 break
+        if not self._stop.is_set() and store in ("replaced", "renewed"):
+            # This process goes on. After STOPPING=1, systemd would kill it and what it started 90 s later.
+            return "another store" if store == "replaced" else "another program"
         readiness.notify("STOPPING=1")
-        if self._stop.is_set():
-            return "over"
-        return "another store" if store == "replaced" else "another program" if store == "renewed" else "over"
+        return "over"
 
     def _why(self, store: str) -> str:
         """Return why it exits."""

@@ -14,7 +14,7 @@ from armada.store import hosts as host_records
 from armada.store.queries.uses import read_use
 from armada.units import amount, counted, span
 from armada.verdicts.again import resumes_from, resuming_words
-from armada.verdicts.guesses import WATCHED_S
+from armada.verdicts.guesses import WATCHED_S, is_guess
 from armada.verdicts.idle import stopping_of
 
 if TYPE_CHECKING:
@@ -144,9 +144,16 @@ def _ends(database: Database, recent: list[Run]) -> Iterator[Event]:
 
 
 def _learned_at(database: Database, run: Run) -> float:
-    """Return when home learned of a run's end, by home's clock."""
-    learned_at = transitions.entered_at(database, run.run_id, run.state)
-    return learned_at if learned_at is not None else run.ended_at or run.observed_at or run.created_at
+    """Return when home learned of a run's end, by home's clock.
+
+    A later reason of the same end is no news, unless the end was only guessed before. Of a run that `armada recover`
+    found in its end, home knew nothing before: the host's time counts.
+    """
+    seen = transitions.of_run(database, run.run_id)
+    since = len(seen)
+    while since and seen[since - 1][1] == run.state and is_guess(*seen[since - 1][1:3]) == run.is_guess:
+        since -= 1
+    return seen[since][0] if 0 < since < len(seen) else run.ended_at or run.observed_at or run.created_at
 
 
 def _revisions(database: Database, recent: list[Run]) -> Iterator[Event]:

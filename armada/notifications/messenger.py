@@ -20,7 +20,7 @@ from armada.store.database import Database
 from armada.store.queries.tariffs import read_tariffs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from armada.config.hosts import Host
     from armada.costs.tariff import Tariff
@@ -174,7 +174,9 @@ class Messenger:
         for event in found:
             if event.kind in settings.on:
                 new = {each for each in destinations if (event.kind, each) not in known}
-                is_of_before = bool(new) and event.at < changed_at and not outbox.reached_nobody(database, event.key)
+                is_of_before = (
+                    bool(new) and event.at < changed_at and not _is_refused(database, event.key, destinations)
+                )
                 for destination in destinations:
                     outbox.post(
                         database,
@@ -194,7 +196,7 @@ class Messenger:
         alone = messages[-1 - tries // 2 % len(messages)]
         chosen = [alone] if tries and tries % 2 == 0 else messages
         ids = [message.id for message in chosen]
-        title, body = _as_one(chosen)
+        title, body = digest(chosen)
         try:
             if destination == delivery.DESKTOP:
                 self._show(title, body)
@@ -212,26 +214,38 @@ class Messenger:
         return 1
 
 
+def _is_refused(database: Database, event: str, destinations: Collection[str]) -> bool:
+    """Whether an event was posted and no destination took it, or one that is no longer in the file did not."""
+    told = outbox.told_to(database, event)
+    refused = [each for each, taken in told.items() if not taken]
+    return bool(refused) and (len(refused) == len(told) or any(each not in destinations for each in refused))
+
+
 def _is_due(message: Notification, now: float) -> bool:
     waits = message.next_try_at is not None and now < message.next_try_at <= now + LONGEST_RETRY_S
     return not waits
 
 
-def _as_one(messages: list[Notification]) -> tuple[str, str]:
+def digest(messages: list[Notification]) -> tuple[str, str]:
     """Return the title and body of one message; several messages are combined into a digest."""
     if len(messages) == 1:
         return messages[0].title, messages[0].body
     titles = {message.title for message in messages}
     title = titles.pop() if len(titles) == 1 else f"{len(messages)} × {messages[0].kind.replace('_', ' ')}"
     lines: list[str] = []
-    left = MOST_CHARACTERS
+    left = MOST_CHARACTERS - len(_more(len(messages)))
     for message in messages[:MOST_LINES]:
-        left -= len(message.body) + 1
-        if lines and left < 0:
+        body = message.body[: left - 1] if not lines else message.body
+        left -= len(body) + 1
+        if left < 0:
             break
-        lines.append(message.body[:MOST_CHARACTERS])
+        lines.append(body)
     more = len(messages) - len(lines)
-    return title, "\n".join([*lines, *([f"… and {more} more: armada ps"] if more else [])])
+    return title, "\n".join([*lines, *([_more(more)] if more else [])])
+
+
+def _more(count: int) -> str:
+    return f"… and {count} more: armada ps"
 
 
 def present_destinations(home: HomePaths) -> frozenset[str] | None:

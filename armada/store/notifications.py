@@ -118,11 +118,11 @@ def events(database: Database, limit: int = 50) -> list[Notification]:
     return sorted(found.values(), key=lambda message: -message.id)[:limit]
 
 
-def reached_nobody(database: Database, event: str) -> bool:
-    """Whether an event (the part of a key before the last `@`) has messages, and none of them was delivered."""
-    query = "SELECT count(*), count(delivered_at) FROM notifications WHERE substr(key, 1, length(?1) + 1) = ?1 || '@'"
-    posted, delivered = database.connection.execute(query, (event,)).fetchone()
-    return bool(posted) and not delivered
+def told_to(database: Database, event: str) -> dict[str, bool]:
+    """Return the destinations for which an event (the part of a key before the last `@`) has messages, and whether each took its own."""
+    query = "SELECT key, delivered_at FROM notifications WHERE substr(key, 1, length(?1) + 1) = ?1 || '@'"
+    rows = database.connection.execute(query, (event,))
+    return {row["key"][len(event) + 1 :]: row["delivered_at"] is not None for row in rows}
 
 
 def any_ever(database: Database, kind: str, destination: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import plistlib
 import shutil
 import subprocess
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from armada.daemon.installation import launchd_plist, systemd_unit
+from armada.daemon.installation import install, launchd_plist, systemd_unit
+from armada.daemon.instance import only_instance
+from armada.paths import HomePaths
 from tests.conftest import Armada
 
 
@@ -40,3 +43,19 @@ def test_macos_gets_a_launch_agent() -> None:
     assert agent["ProgramArguments"] == ["/opt/python", "-m", "armada", "daemon", "run", "--quiet"]
     assert agent["EnvironmentVariables"] == {"ARMADA_HOME": "/a b"}
     assert agent["KeepAlive"] == {"SuccessfulExit": False}
+
+
+def test_a_launch_agent_that_is_written_again_replaces_the_one_that_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    home = HomePaths(tmp_path / "config", tmp_path / "state")
+    home.make()
+    domain = f"gui/{os.getuid()}"
+    place, first = install(home)
+    load = f"launchctl bootstrap {domain} {place}"
+    assert first == [load]
+    assert install(home)[1] == [f"launchctl bootout {domain}/armada.daemon", load]
+    with only_instance(home):
+        assert install(home)[1] == ["armada daemon stop", f"launchctl bootout {domain}/armada.daemon", load]

@@ -14,9 +14,9 @@ import pytest
 from armada.daemon.service import IDLE_S, Clock, Daemon
 from armada.notifications import delivery
 from armada.notifications.events import find_events
-from armada.notifications.messenger import APART_S, LONGEST_RETRY_S, Messenger
+from armada.notifications.messenger import APART_S, LONGEST_RETRY_S, MOST_CHARACTERS, Messenger, digest
 from armada.paths import HomePaths
-from armada.store import hosts, notifications, run_sync, runs
+from armada.store import adopted, hosts, notifications, run_sync, runs
 from armada.store.database import Database
 from armada.verdicts.states import Verdict
 
@@ -75,6 +75,36 @@ def test_an_end_of_long_ago_is_told_when_home_learns_of_it(home: HomePaths, data
     assert [text.splitlines()[0] for text in box.taken] == ["late failed"]
 
 
+def test_the_ends_that_recover_finds_are_told_by_their_own_time(home: HomePaths, database: Database) -> None:
+    box = Box(home)
+    for run_id, ended_at in (("old-aaaaaa", box.now - 90 * 24 * HOUR_S), ("new-aaaaaa", box.now - HOUR_S)):
+        adopted.adopt(database, run_id=run_id, name=run_id[:-7], host="box", task="sft", spec={}, created_at=ended_at)
+        runs.record(database, run_id, Verdict("succeeded", None, None, 1, 9), observed_at=box.now, ended_at=ended_at)
+    box.work(database)
+    assert [text.splitlines()[0] for text in box.taken] == ["new finished"]
+
+
+def test_another_reason_of_a_known_end_is_no_news(home: HomePaths, database: Database) -> None:
+    box = Box(home)
+    before = box.now - 5 * 24 * HOUR_S
+    runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="sft", experiment=None, spec={})
+    for reason, seen_at in (("killed_by_user", before), ("removed", box.now)):
+        verdict = Verdict("cancelled", reason, "CANCELLED by 1000", 1, 9)
+        runs.record(database, "q-aaaaaa", verdict, observed_at=seen_at, told_at=before, ended_at=before)
+    box.work(database)
+    assert box.taken == []
+
+
+def test_the_end_behind_a_guess_is_told_days_later(home: HomePaths, database: Database) -> None:
+    box = Box(home)
+    before = box.now - 2 * 24 * HOUR_S
+    runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="sft", experiment=None, spec={})
+    for reason, seen_at in (("gone", before), ("out_of_memory", box.now)):
+        runs.record(database, "q-aaaaaa", Verdict("failed", reason, None, 1, 9), observed_at=seen_at, ended_at=before)
+    box.work(database)
+    assert [text.splitlines()[1] for text in box.taken] == ["q-aaaaaa on box: failed, out_of_memory"]
+
+
 def test_what_goes_on_is_told_however_long_ago_it_began(database: Database) -> None:
     now = time.time()
     for run_id, host in (("away-aaaaaa", "gone"), ("stuck-aaaaaa", "box")):
@@ -99,6 +129,20 @@ def test_a_burst_reaches_a_service_that_takes_short_messages_only(home: HomePath
     box.work(database, APART_S)
     assert box.taken[1].startswith("other failed\n")
     assert notifications.waiting(database) == []
+
+
+@pytest.mark.parametrize("length", [100, 449, 450, 880, 2000])
+def test_a_digest_keeps_its_limit_with_its_last_line(database: Database, length: int) -> None:
+    for number in range(30):
+        key = f"{number}@x"
+        notifications.post(database, key=key, kind="run_failed", title=key, body=f"{number:02}{'x' * (length - 2)}")
+    title, body = digest(notifications.waiting(database))
+    assert title == "30 × run failed"
+    assert len(body) <= MOST_CHARACTERS
+    *lines, more = body.splitlines()
+    assert lines
+    assert more == f"… and {30 - len(lines)} more: armada ps"
+    assert len(digest(notifications.waiting(database)[:2])[1]) <= MOST_CHARACTERS
 
 
 def test_what_is_refused_keeps_no_later_message_back(home: HomePaths, database: Database) -> None:
@@ -142,6 +186,28 @@ def test_what_the_former_password_kept_back_goes_to_the_new_one(home: HomePaths,
     for _ in range(3):
         box.work(database, APART_S)
     assert [text.splitlines()[0] for text in box.taken] == ["q failed"]
+
+
+def test_what_one_of_two_urls_refused_goes_to_its_corrected_one_alone(home: HomePaths, database: Database) -> None:
+    box = Box(home)
+    tried: list[str] = []
+
+    def deliver(url: str, title: str, body: str) -> None:
+        del body
+        if "old" in url:
+            raise delivery.NotDelivered("401")
+        tried.append(f"{url} {title}")
+
+    messenger = Messenger(home, now=lambda: box.now, deliver=deliver)
+    for number, urls in enumerate((["json://a", "json://old"], ["json://a", "json://new"])):
+        home.notifications_file.write_text(json.dumps({"urls": urls}))
+        os.utime(home.notifications_file, (box.now, box.now) if number else (1.0, 1.0))
+        if not number:
+            fail(database, "q-aaaaaa", box.now - HOUR_S)
+        for _ in range(3):
+            messenger.work_once(database)
+            box.now += APART_S
+    assert tried == ["json://a q failed", "json://new q failed"]
 
 
 def test_a_kind_that_is_added_begins_with_what_comes(home: HomePaths, database: Database) -> None:

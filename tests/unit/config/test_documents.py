@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armada.config.documents import Document, read_document, yaml_text
+from armada.config.documents import Document, read_document, read_private_document, yaml_text
 from armada.errors import ConfigError
 
 
@@ -91,6 +92,15 @@ def test_what_is_not_accepted_is_refused_with_its_line(
         read(tmp_path, text)
     assert words in refused.value.message
     assert refused.value.line == line
+
+
+def test_a_repeated_anchor_of_a_private_file_is_quoted_nowhere(tmp_path: Path) -> None:
+    path = tmp_path / "private.yaml"
+    path.write_text("urls: &hunter2 x\non: &hunter2 y\n")
+    with warnings.catch_warnings(record=True) as quoted:
+        warnings.simplefilter("always")
+        assert read_private_document(path).data == {"urls": "x", "on": "y"}
+    assert quoted == []
 
 
 def test_aliases_of_aliases_are_refused_before_they_fill_the_memory(tmp_path: Path) -> None:

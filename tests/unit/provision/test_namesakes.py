@@ -78,6 +78,29 @@ def test_of_two_projects_the_daemon_takes_the_one_of_the_last_launch(home: HomeP
         assert KnownHosts(home).read(database)["gpu"].ssh == "me@10.0.0.4"
 
 
+def test_a_host_of_a_deleted_worktree_is_watched_by_the_file_of_another_one(home: HomePaths, tmp_path: Path) -> None:
+    text = "hosts: {h1: {ssh: me@10.0.0.1}, h2: {ssh: me@10.0.0.2}, local: {root: /big}}"
+    one, two = project(tmp_path / "one", text), project(tmp_path / "two", text)
+    with Database(home.store) as database:
+        launched(database, load_hosts(home, two)["h1"], "x-aaaaaa")
+        launched(database, load_hosts(home, one)["h2"], "x-bbbbbb")
+        launched(database, load_hosts(home)["local"], "x-cccccc")
+        known = KnownHosts(home)
+        assert set(known.read(database)) == {"h1", "h2", "local"}
+        (one / "armada.yaml").write_text("hosts: {h1: {ssh: me@10.0.0.9}, h2: {ssh: me@10.0.0.2}}")
+        assert known.read(database)["h1"].ssh == "me@10.0.0.1"
+        (two / "armada.yaml").write_text("hosts: [broken")
+        assert known.read(database)["h1"].ssh == "me@10.0.0.1"
+        assert "h1" not in KnownHosts(home).read(database)
+        (one / "armada.yaml").write_text(text)
+        (two / "armada.yaml").unlink()
+        two.rmdir()
+        for each in (known, KnownHosts(home)):
+            found = each.read(database)
+            assert set(found) == {"h1", "h2", "local"}
+            assert found["local"].root is None
+
+
 def test_a_broken_file_of_another_project_refuses_nothing(home: HomePaths, tmp_path: Path) -> None:
     one = project(tmp_path / "one", "hosts: {gpu: {ssh: me@10.0.0.3}}")
     two = project(tmp_path / "two", "hosts: {gpu: {ssh: me@10.0.0.4}}")
