@@ -20,13 +20,6 @@ def of_run(database: Database, run_id: str) -> list[tuple[float, str, str | None
     return [tuple(row) for row in database.connection.execute(query, (run_id,))]
 
 
-def entered_at(database: Database, run_id: str, state: str) -> float | None:
-    """Return when home saw the run enter the state that it is in, by home's clock; None if it is in another one."""
-    query = "SELECT time, state FROM transitions WHERE run_id = ? ORDER BY rowid DESC LIMIT 1"
-    row = database.connection.execute(query, (run_id,)).fetchone()
-    return float(row["time"]) if row is not None and row["state"] == state else None
-
-
 def stalled_since(database: Database, run_id: str) -> float | None:
     """Return since when the run is seen as stalled; None if it is not."""
     query = "SELECT time, state, reason FROM transitions WHERE run_id = ? ORDER BY rowid DESC LIMIT 1"
