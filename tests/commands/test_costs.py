@@ -97,7 +97,7 @@ def test_a_host_costs_from_when_it_was_first_seen_and_its_idle_time_is_named(arm
         "EUR": pytest.approx(80, rel=1e-2)
     }  # of a box whose GPUs nobody saw, the whole is not known
     assert [each["run_id"] for each in told["runs"]] == ["c-cccccc", "b-bbbbbb", "a-aaaaaa"]
-    assert any("no price is known of free" in note for note in told["notes"])
+    assert any("no price is known of free: armada hosts set free --price" in note for note in told["notes"])
     shown = armada.run("costs").stdout
     assert "IDLE" in shown
     assert "64." in shown
@@ -159,6 +159,14 @@ def test_a_run_of_a_removed_host_costs_the_same_everywhere(armada: Armada, home:
     assert "d-dddddd" in armada.run("ps", "--cached", "cost>12 host:gone").stdout
     home.hosts_file.write_text("hosts: {}\n")  # no host has a price any more
     assert "$12.40" in armada.run("ps", "--cached", "--all").stdout
+
+
+def test_hosts_rm_names_the_only_run_that_stays_and_says_how_it_is_counted(armada: Armada, home: HomePaths) -> None:
+    said = armada.run("hosts", "rm", "box").stdout.splitlines()
+    assert said[1:] == [
+        "  1 run of it: armada ps --all still lists it, armada rm a-aaaaaa --without-host forgets it",
+        "  from now on `armada costs` counts only its runs, and not what nobody used of it",
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"stamps": 1}', '{"stamps": [null, null], "hosts": 3}', "\0"])
