@@ -52,7 +52,7 @@ $(DEMO)/venv/.ready: pyproject.toml $(shell find armada remote_payload profiles 
 	@touch $@
 
 demo: $(DEMO)/venv/.ready
-	ARMADA_HOME="$(CURDIR)/$(DEMO)/home" $(DEMO)/venv/bin/python -P -m armada launch --host local quickstart --follow --no-daemon
+	@ARMADA_HOME="$(CURDIR)/$(DEMO)/home" $(DEMO)/venv/bin/python -P -m armada launch --host local quickstart --follow --no-daemon
 	@echo 'to use these commands here: export ARMADA_HOME="$(CURDIR)/$(DEMO)/home" PATH="$(CURDIR)/$(DEMO)/venv/bin:$$PATH"'
 
 # Both are keyed by what they are made of, so this costs a tenth of a second while nothing of it changed.

@@ -64,10 +64,13 @@ def _copy(options: argparse.Namespace) -> int:
             "cp", f"{'from' if from_place is not None else 'to'} {host.name}", TransferProgress(done, total, None)
         )
 
-    if from_place is not None:
-        copied = fetch(way, asked, _folder_or_name(destination), on_bytes)
-    else:
-        copied = send(way, asked, expanded(source), on_bytes)
+    try:
+        if from_place is not None:
+            copied = fetch(way, asked, _folder_or_name(destination), on_bytes)
+        else:
+            copied = send(way, asked, expanded(source), on_bytes)
+    finally:
+        reporter.clear()
     _report(copied, host.name if to_place is not None else None, as_json=options.json)
     return 0
 

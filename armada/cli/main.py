@@ -244,7 +244,8 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 
 def _say(error: ArmadaError, arguments: Sequence[str]) -> int:
-    sys.stderr.write(f"armada: {sanitize_text(str(error), 8000)}\n")
+    erase = "\r\x1b[K" if sys.stderr.isatty() else ""  # of a live line on the same terminal
+    sys.stderr.write(f"{erase}armada: {sanitize_text(str(error), 8000)}\n")
     if error.hint:
         sys.stderr.write(f"  → {sanitize_line(error.hint, 2000)}\n")
     if _wants_json(arguments):

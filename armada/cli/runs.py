@@ -126,7 +126,7 @@ def _ps(options: argparse.Namespace) -> int:
     if columns is not None:
         print(columns.draw(shown))
     else:
-        costs = [_cost_of_row(context, group, found, tariffs, now) for group in shown_groups] if tariffs else []
+        costs = [_cost_of_row(context, group, found, tariffs, now) for group in shown_groups]
         _print_table(shown_groups, found, now, costs, why=options.why)
     _say_launchers(context, shown)
     busy = {run.host for run in found if not run.ended}
@@ -162,10 +162,11 @@ def _observe(context: Context, wanted: RunFilter) -> None:
 def _cost(context: Context, run: Run, tariffs: Mapping[str, Tariff], now: float) -> Amounts:
     """What a run cost; nothing known without a price, or before it began."""
     from armada.costs.amounts import Amounts
+    from armada.records.launch_price import tariff_of
     from armada.store.queries.uses import read_use
 
-    tariff = tariffs.get(run.host)
-    if tariff is None or run.started_at is None:
+    tariff = tariff_of(context.home, run, tariffs) if run.started_at is not None else None
+    if tariff is None:
         return Amounts()
     return read_use(context.database, run, now).cost(tariff)
 
@@ -176,12 +177,15 @@ def _cost_of_row(
     """What a row's run cost, or its sweep: of a sweep all of its runs count, and an hour of a box counts once."""
     from armada.costs.amounts import Amounts
     from armada.costs.report import cost_so_far
+    from armada.records.launch_price import with_launches
     from armada.store.queries.uses import read_uses
 
     if len(group) == 1:
         return _cost(context, group[0], tariffs, now)
-    own = [run for run in found if run.sweep == group[0].sweep and run.host in tariffs and run.started_at is not None]
-    return cost_so_far(read_uses(context.database, own, now), tariffs) or Amounts()
+    begun = [run for run in found if run.sweep == group[0].sweep and run.started_at is not None]
+    known = with_launches(context.home, begun, tariffs)
+    own = [run for run in begun if run.host in known]
+    return cost_so_far(read_uses(context.database, own, now), known) or Amounts()
 
 
 def _print_table(

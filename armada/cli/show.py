@@ -116,12 +116,9 @@ def _show(options: argparse.Namespace) -> int:
 
 def _tariff(context: Context, run: Run) -> Tariff | None:
     """What its host costs, else what it cost at the launch."""
-    from armada.records.launch_record import read_record
+    from armada.records.launch_price import tariff_of
 
-    if (tariff := context.tariffs().get(run.host)) is not None:
-        return tariff
-    record = read_record(context.home, run.run_id)
-    return record.tariff if record is not None else None
+    return tariff_of(context.home, run, context.tariffs())
 
 
 def _costs(context: Context, run: Run) -> dict[str, object]:

@@ -267,4 +267,5 @@ def _notes(found: Sequence[Run], by_run: dict[str, Use], tariffs: dict[str, Tari
         yield f"{host} does not answer: it is assumed that {counted(count, 'run')} there still {'runs' if count == 1 else 'run'}"
     unpriced = sorted({run.host for run in found if run.host not in tariffs and by_run[run.run_id].spans})
     if unpriced:
-        yield f"no price is known of {', '.join(unpriced)}: armada hosts set HOST --price '12.40 EUR'"
+        host = unpriced[0] if len(unpriced) == 1 else "HOST"
+        yield f"no price is known of {', '.join(unpriced)}: armada hosts set {host} --price '12.40 EUR'"

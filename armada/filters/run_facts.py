@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from armada.costs.tariff import Tariff
     from armada.filters.keys import Key
     from armada.filters.trouble import Trouble
+    from armada.paths import HomePaths
     from armada.store.database import Database
     from armada.store.queries.facts import Value
     from armada.store.runs import Run
@@ -28,6 +29,10 @@ class Source(Protocol):
 
     @property
     def database(self) -> Database: ...
+
+    @property
+    def home(self) -> HomePaths:
+        """The home, for the prices of hosts that it has no longer."""
 
     def hosts(self) -> Mapping[str, Host]:
         """The configured hosts by name, for their prices."""
@@ -83,20 +88,26 @@ class RunFacts:
         asked = list(keys)
         names = {key.name for key in asked}
         found = self._facts(runs, asked)
-        tariffs = self._tariffs if names & PRICED else {}
+        tariffs = self._prices(runs) if names & PRICED else {}
         troubles = self._troubles(runs) if names & {"trouble", "is"} else {}
         nothing: dict[str, Value] = {}
         return [
             Subject(
                 run,
                 self._now,
-                tariffs.get(run.host),
+                tariffs.get(run.run_id),
                 troubles.get(run.run_id),
                 found.get(run.run_id, nothing),
                 read_past(self._source.database, run) if tariffs else Past(),
             )
             for run in runs
         ]
+
+    def _prices(self, runs: Sequence[Run]) -> dict[str, Tariff]:
+        from armada.records.launch_price import tariff_of
+
+        found = {run.run_id: tariff_of(self._source.home, run, self._tariffs) for run in runs}
+        return {run_id: tariff for run_id, tariff in found.items() if tariff is not None}
 
     def _facts(self, runs: Sequence[Run], keys: Sequence[Key]) -> Mapping[str, Mapping[str, Value]]:
         from armada.store.queries import facts

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from armada.filters.trouble import RECENT_S, Copies, copies, trouble
 from armada.foundation.sanitize import sanitize_line
+from armada.records.launch_price import tariff_of
 from armada.store.queries import run_detail, run_list
 from armada.store.queries.run_list import Values
 from armada.store.queries.uses import Past, read_past
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from armada.costs.tariff import Tariff
+    from armada.paths import HomePaths
     from armada.store.database import Database
     from armada.store.hosts import HostRecord
     from armada.store.run_sync import RunSync
@@ -40,8 +42,11 @@ class _Known(NamedTuple):
 class RunReader:
     """Caches its rows; each reading asks the store only for runs that changed since the last one."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, home: HomePaths | None = None) -> None:
         self._database = database
+        self._home = home
+        self._configured: frozenset[str] = frozenset()
+        self._launched: dict[str, Tariff | None] = {}
         self._known: dict[str, _Known] = {}
         self._seen = (-1, -1)
         self._tariffs: Mapping[str, Tariff] = {}
@@ -72,12 +77,19 @@ class RunReader:
     def counts(self) -> Counts:
         return Counts(*(len(self._states[each]) for each in ("running", "waiting", "troubled")))
 
-    def read(self, tariffs: Mapping[str, Tariff], records: Sequence[HostRecord] | None = None) -> tuple[RunRow, ...]:
+    def read(
+        self,
+        tariffs: Mapping[str, Tariff],
+        records: Sequence[HostRecord] | None = None,
+        configured: Collection[str] = (),
+    ) -> tuple[RunRow, ...]:
         """Return all runs, newest first.
 
         Args:
             tariffs: What hosts cost, by name.
             records: Those of all hosts; None if they are to be read.
+            configured: The hosts of your files; none while they are not read. A run of another one costs what its
+                launch says.
         """
         from armada.store import hosts
 
@@ -100,8 +112,10 @@ class RunReader:
             for run_id, values in rows.items()
             if self._take(run_id, values, kept.get(run_id, NOTHING_KEPT), tariffs, now)
         }
+        is_other = tariffs != self._tariffs or self._configured != frozenset(configured)
+        self._configured = frozenset(configured)
         moved = self._reachability.take(hosts.every(self._database) if records is None else records, now)
-        made |= self._make_again(tariffs, moved, now)
+        made |= self._make_again(tariffs, moved, now, is_priced_anew=is_other)
         self._seen, self._tariffs = seen, tariffs
         self._arrange(made, moved=bool(gone) or len(self._known) != before)
         return self.rows
@@ -121,7 +135,9 @@ class RunReader:
         self._make(run_id, values, kept, here, tariffs, now)
         return True
 
-    def _make_again(self, tariffs: Mapping[str, Tariff], hosts: set[str], now: float) -> set[str]:
+    def _make_again(
+        self, tariffs: Mapping[str, Tariff], hosts: set[str], now: float, *, is_priced_anew: bool
+    ) -> set[str]:
         """Rebuild rows that are outdated although their runs did not change: another price, an old failure, a silent host."""
         stale = {run_id for run_id, moment in self._calming.items() if moment <= now}
         if hosts:
@@ -130,9 +146,11 @@ class RunReader:
                 for run_id, known in self._known.items()
                 if known.row.run.host in hosts and not known.row.run.ended
             }
-        if tariffs != self._tariffs:
+        if is_priced_anew:
             stale |= {
-                run_id for run_id, known in self._known.items() if known.row.tariff != tariffs.get(known.row.run.host)
+                run_id
+                for run_id, known in self._known.items()
+                if known.row.tariff != self._tariff(known.row.run, tariffs)
             }
         for run_id in stale:
             known = self._known[run_id]
@@ -151,7 +169,7 @@ class RunReader:
         stored = run_list.as_run(values)
         self._reachability.note(stored)
         run = self._reachability.told(stored)
-        row, calm_at = _row(self._database, run, kept, here, tariffs, now)
+        row, calm_at = _row(self._database, run, kept, here, self._tariff(run, tariffs), now)
         self._known[run_id] = _Known(values, kept, here, row)
         self._calming.pop(run_id, None)
         if run.ended and row.trouble is not None and now < calm_at:
@@ -162,6 +180,16 @@ class RunReader:
             ("troubled", row.trouble is not None),
         ):
             self._states[name].add(run_id) if so else self._states[name].discard(run_id)
+
+    def _tariff(self, run: Run, tariffs: Mapping[str, Tariff]) -> Tariff | None:
+        """Return what a run's host costs. The record of its launch is read once, and only if the host was removed."""
+        found = tariffs.get(run.host)
+        is_removed = bool(self._configured) and run.host not in self._configured
+        if found is not None or self._home is None or not is_removed or run.started_at is None:
+            return found
+        if run.run_id not in self._launched:
+            self._launched[run.run_id] = tariff_of(self._home, run, tariffs)
+        return self._launched[run.run_id]
 
     def _arrange(self, made: set[str], *, moved: bool) -> None:
         if moved:
@@ -188,12 +216,11 @@ def _is_waiting(row: RunRow) -> bool:
 
 
 def _row(
-    database: Database, run: Run, kept: Kept, here: Copies, tariffs: Mapping[str, Tariff], now: float
+    database: Database, run: Run, kept: Kept, here: Copies, tariff: Tariff | None, now: float
 ) -> tuple[RunRow, float]:
     """Return the row of a run, and when a failure becomes old, unix seconds."""
     calm_at = (run.ended_at or run.created_at) + RECENT_S
     why = trouble(run, here, urgent=now < calm_at)
-    tariff = tariffs.get(run.host)
     past = read_past(database, run) if tariff is not None else Past()
     return RunRow(run, sanitize_line(run.name, 120), sanitize_line(run.host, 80), kept, why, tariff, past), calm_at
 
@@ -224,7 +251,7 @@ def read_first(database: Database, last: int, pinned: Collection[str] = ()) -> S
     reachability.take(hosts.every(database), now)
     for run in map(reachability.told, stored):
         kept = Kept(*counts[run.run_id]) if run.run_id in counts else NOTHING_KEPT
-        rows.append(_row(database, run, kept, copies(syncs.get(run.run_id), kept.damaged), {}, now)[0])
+        rows.append(_row(database, run, kept, copies(syncs.get(run.run_id), kept.damaged), None, now)[0])
     rows.sort(key=lambda row: -row.run.created_at)
     summed = Counts(
         sum(map(_is_running, rows)), sum(map(_is_waiting, rows)), sum(row.trouble is not None for row in rows)

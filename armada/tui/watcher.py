@@ -214,7 +214,7 @@ class Watcher:
                         return
 
     def _watch(self, database: Database) -> None:
-        reader, hosts = RunReader(database), HostReader(database, self._home)
+        reader, hosts = RunReader(database, self._home), HostReader(database, self._home)
         facts, bests = FactReader(database), BestReader(database)
         version: int | None = None
         # The changes between this store and the one opened before are unknown.
@@ -264,7 +264,7 @@ class Watcher:
         now = time.time()
         tariffs = read_tariffs(database, self._hosts)
         self._records = hosts.every(database)
-        rows = reader.read(tariffs, self._records)
+        rows = reader.read(tariffs, self._records, self._hosts)
         self._last = Snapshot(
             now,
             rows,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import armada_agent
 import pytest
 from armada_agent.runs import copying
 
+from armada.cli.main import run
 from armada.errors import ArmadaError, LinkLost
 from armada.transport.copying_files import fetch, send
 from armada.transport.terminal import LocalWay
@@ -52,6 +54,25 @@ def test_files_and_folders_travel_both_ways(armada: Armada, work: tuple[str, Pat
     assert (back["files"], back["host"], back["left"]) == (3, "local", [])
     assert (folder / "copy" / "deep" / "größe 1.txt").read_text() == "1"
     assert not [path for path in folder.rglob("*") if "armada-" in path.name]
+
+
+def test_the_line_of_progress_is_gone_before_the_result_is_said(
+    armada: Armada, work: tuple[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    run_id, folder = work
+    (folder / "a").write_text("new")
+    for name, value in armada.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(armada.folder)
+    monkeypatch.setattr(sys, "stderr", screen := Terminal())
+    assert run(["cp", f"{run_id}:a", "here"]) == 0
+    assert "1 file" in capsys.readouterr().out
+    assert " cp " in screen.getvalue()
+    assert screen.getvalue().endswith("\r\x1b[K")
 
 
 def test_a_file_is_replaced_and_a_folder_is_not(armada: Armada, work: tuple[str, Path]) -> None:

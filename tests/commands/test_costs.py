@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from armada.paths import HomePaths
+from armada.records.launch_record import LaunchRecord, write_record
 from armada.store import hosts, runs
 from armada.store.database import Database
 from armada.verdicts.idle import Stopping
@@ -96,7 +97,7 @@ def test_a_host_costs_from_when_it_was_first_seen_and_its_idle_time_is_named(arm
         "EUR": pytest.approx(80, rel=1e-2)
     }  # of a box whose GPUs nobody saw, the whole is not known
     assert [each["run_id"] for each in told["runs"]] == ["c-cccccc", "b-bbbbbb", "a-aaaaaa"]
-    assert any("no price is known of free" in note for note in told["notes"])
+    assert any("no price is known of free: armada hosts set free --price" in note for note in told["notes"])
     shown = armada.run("costs").stdout
     assert "IDLE" in shown
     assert "64." in shown
@@ -142,6 +143,30 @@ def test_ps_says_of_a_sweep_what_costs_says_an_hour_of_a_box_once(armada: Armada
     (sweep,) = armada.json("costs")["sweeps"]
     assert sweep["costs"] == {"EUR": pytest.approx(8.0)}
     assert row.endswith(" 8.00 EUR")
+
+
+def test_a_run_of_a_removed_host_costs_the_same_everywhere(armada: Armada, home: HomePaths, now: float) -> None:
+    told: dict[str, object] = {"id": "grid-2", "cell": 1, "label": "", "values": {}}
+    add_run(home, "d-dddddd", "gone", now - 3 * HOUR, now - 2 * HOUR)
+    add_run(home, "grid-2-001", "gone", now - 3 * HOUR, now - 2 * HOUR, sweep=told)
+    for run_id in ("d-dddddd", "grid-2-001"):
+        write_record(home, run_id, LaunchRecord("1.0", prices=("12.40 USD",)))
+    listed = {each["run_id"]: each["costs"] for each in armada.json("ps", "--cached", "--all")}
+    assert listed["d-dddddd"] == armada.json("show", "d-d")["costs"] == {"USD": pytest.approx(12.4)}
+    rows = armada.run("ps", "--cached", "--all").stdout.splitlines()
+    assert [line.split("  ")[-1].strip() for line in rows if " gone " in line] == ["$12.40", "$12.40"]
+    assert "$12.40" in armada.run("ps", "--cached", "--columns", "id,cost", "d-d").stdout
+    assert "d-dddddd" in armada.run("ps", "--cached", "cost>12 host:gone").stdout
+    home.hosts_file.write_text("hosts: {}\n")  # no host has a price any more
+    assert "$12.40" in armada.run("ps", "--cached", "--all").stdout
+
+
+def test_hosts_rm_names_the_only_run_that_stays_and_says_how_it_is_counted(armada: Armada, home: HomePaths) -> None:
+    said = armada.run("hosts", "rm", "box").stdout.splitlines()
+    assert said[1:] == [
+        "  1 run of it: armada ps --all still lists it, armada rm a-aaaaaa --without-host forgets it",
+        "  from now on `armada costs` counts only its runs, and not what nobody used of it",
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"stamps": 1}', '{"stamps": [null, null], "hosts": 3}', "\0"])

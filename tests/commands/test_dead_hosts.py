@@ -227,7 +227,7 @@ def test_a_host_that_is_forgotten_says_what_it_leaves(armada: Armada) -> None:
     said = armada.run("hosts", "rm", "box")
     assert said.returncode == 0, said.stderr
     assert "1 checkpoint (1.2 GB) of these not home" in said.stdout
-    assert "armada rm RUN --without-host" in said.stdout
+    assert "armada rm tale-abc234 --without-host forgets it" in said.stdout
     assert "offline gets its environments from it: change `environments_from` in " in said.stdout
     told = armada.json("hosts", "rm", "other")
     jsonschema.validate(told, schema_of(SHAPES["hosts rm"]))

@@ -8,6 +8,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from armada.records.launch_record import LaunchRecord, write_record
 from armada.store import run_sync, runs
 from armada.tui.bindings import KEYS, Key
 from armada.tui.screens.help import words
@@ -44,6 +45,20 @@ def test_a_run_shows_state_name_progress_loss_eta_checkpoint_and_cost(world: Wor
         line = next(line for line in seen.splitlines() if "aaaaaa" in line)
         for word in ("●", "demo", "box", "2×", "75%", "1.25", "1 h 00 m", "█"):
             assert word in line, line
+
+    drive(world.board(), use, (170, 40))
+
+
+def test_a_run_of_a_removed_host_costs_what_its_launch_says(world: World) -> None:
+    world.hosts(free={"ssh": "root@192.0.2.1"})
+    now = time.time()
+    for run_id in ("demo-aaaaaa", "demo-bbbbbb"):
+        world.run(run_id, name="demo", host="gone", state="succeeded", started_at=now - 7200, ended_at=now - 3600)
+    write_record(world.home, "demo-aaaaaa", LaunchRecord("1.0", prices=("12.40 USD",)))
+
+    async def use(pilot: Pilot[None]) -> None:
+        seen = await shows(pilot, "$12.4")
+        assert "$" not in next(line for line in seen.splitlines() if "bbbbbb" in line)
 
     drive(world.board(), use, (170, 40))
 

@@ -34,19 +34,23 @@ class Recorder:
         step: The step of the newest training point, or the job's own report; None if unknown.
         total: The number of steps of the whole training, if known.
         count: How many points were taken. It grows with each report.
+        path: metrics.jsonl.
     """
 
     def __init__(
         self, path: str, attempt: int, report: Report, say: Report, kept: Optional[Dict[str, Any]] = None
     ) -> None:
-        self._path = path
+        self.path = path
         self._attempt = attempt
         self._report = report
         self._say = say
         self.step: Optional[int] = None
         self.total: Optional[int] = None
         self.count = 0
-        self._counted: Set[str] = set()
+        self._counted: Dict[str, Set[str]] = {
+            name: set(curves) for name, curves in (kept or {}).get("counted", {}).items()
+        }
+        self._placed: Set[str] = set((kept or {}).get("placed") or ())
         self._unreadable: Dict[str, int] = {}
         self._step_rank = self._total_rank = _LOWEST_RANK
         self._pending: List[Dict[str, Any]] = []
@@ -70,7 +74,8 @@ class Recorder:
 
     def as_json(self) -> Dict[str, Any]:
         """Return the state that a recorder of the run's next attempt needs."""
-        return {"size": self._size, "told": sorted(self._told)}
+        counted = {source: sorted(curves) for source, curves in sorted(self._counted.items()) if curves}
+        return {"size": self._size, "told": sorted(self._told), "counted": counted, "placed": sorted(self._placed)}
 
     def add(
         self,
@@ -97,9 +102,13 @@ class Recorder:
             found = {"counted/" + name if name.startswith("eval_") else name: value for name, value in found.items()}
         parts = {kind: found} if kind else dict(zip(("train", "eval"), values.split(found)))
         for each, numbers in parts.items():
-            mine = {name: value for name, value in numbers.items() if self._owns(source[0], name)}
+            mine = self.owned(source[0], numbers)
             if mine and self._is_new((source[1], each, step), mine):
                 self._take(each, source, step, mine, moment, is_counted, is_past)
+
+    def owned(self, rank: int, numbers: Dict[str, float]) -> Dict[str, float]:
+        """Return those numbers that no source of a lower rank reports."""
+        return {name: value for name, value in numbers.items() if self._owns(rank, name)}
 
     def note_progress(self, rank: int, step: Optional[int], total: Optional[int] = None) -> None:
         """Add a source's report of the job's progress. If several sources report it, the one of the lowest rank counts."""
@@ -119,17 +128,33 @@ class Recorder:
         """Return whether a source reported a step, as far back as the recorder remembers."""
         return (source, kind, step) in self._seen
 
-    @property
-    def is_counting(self) -> bool:
-        """Whether curves of this attempt have steps that only count their points."""
-        return bool(self._counted)
+    def take_back_counted(self, source: str) -> bool:
+        """Delete the points whose steps a source has counted at home, because points with the right steps follow.
 
-    def take_back_counted(self) -> None:
-        """Delete the points with counted steps at home, because points with the right steps follow."""
+        Returns:
+            Whether there were any, of this attempt or an earlier one.
+        """
+        counted = self._counted.pop(source, set())
+        if counted:
+            self._reset(counted)
+            self._seen.clear()
+        return bool(counted)
+
+    def _reset(self, curves: Set[str]) -> None:
         line = {"kind": "reset", "step": 0, "time": 0.0, "attempt": self._attempt, "source": "armada"}
-        self._pending.append(dict(line, names=sorted(self._counted)))
-        self._counted.clear()
-        self._seen.clear()
+        self._pending.append(dict(line, names=sorted(curves)))
+
+    def _place(self, curves: Set[str]) -> None:
+        """Note that the steps of curves are known. Points that were counted for them are deleted.
+
+        A curve that already has right points keeps them all: home cannot delete some of them.
+        """
+        for counted in self._counted.values():
+            wrong = counted & curves
+            if wrong - self._placed:
+                self._reset(wrong - self._placed)
+            counted.difference_update(wrong)
+        self._placed |= curves
 
     def note_unreadable(self, where: str, problem: str, count: int = 1) -> None:
         """Count invalid records. The first one is reported at once, their number at the end."""
@@ -150,7 +175,7 @@ class Recorder:
                 break
             some = self._pending[:_MOST_AT_ONCE]
             try:
-                self._size = files.append_lines(self._path, some)
+                self._size = files.append_lines(self.path, some)
             except OSError as error:
                 self._say("metrics cannot be written: %s" % error)
                 return
@@ -194,9 +219,12 @@ class Recorder:
             "attempt": self._attempt,
             "source": source[1],
         }
+        curves = set(numbers if kind == "train" else ("%s/%s" % (kind, name) for name in numbers))
         if is_counted:
             line["steps"] = "counted"
-            self._counted.update(numbers if kind == "train" else ("%s/%s" % (kind, name) for name in numbers))
+            self._counted.setdefault(source[1], set()).update(curves)
+        else:
+            self._place(curves)
         if kind == "train" and "loss" in numbers and not is_past:
             line.update(self._pace(step, numbers, moment))
             self.note_progress(source[0], step)
@@ -229,10 +257,10 @@ class Recorder:
     def _is_ours(self) -> bool:
         """Return whether only armada has written since. A killed supervisor may have written a line that it did not count."""
         try:
-            size = os.lstat(self._path).st_size
+            size = os.lstat(self.path).st_size
         except OSError:
             size = 0
-        return size in (self._size, 0) or _OURS in files.last_line(self._path)
+        return size in (self._size, 0) or _OURS in files.last_line(self.path)
 
 
 def now_or(moment: Optional[float], clock: Callable[[], float]) -> float:

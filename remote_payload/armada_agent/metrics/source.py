@@ -1,14 +1,17 @@
 """The common parts of all sources of metrics, and the first source: the job's own log."""
 
+import collections
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
-from armada_agent.metrics.recorder import Recorder
+from armada_agent.metrics import values
+from armada_agent.metrics.recorder import Recorder, now_or
 from armada_agent.metrics.tail import Tail
-from armada_agent.metrics.trainer_log import TrainerLog
+from armada_agent.metrics.trainer_log import Printed, TrainerLog
 
 LOG_BYTES = 4 * 1024 * 1024  # per poll: as much as is parsed in 0.1 s
 _MOST_LOOKS = 64
+_MOST_COUNTED = 5000
 
 
 class Source:
@@ -21,6 +24,9 @@ class Source:
 
     rank = 0
     name = ""
+
+    def prepare(self, recorder: Recorder) -> None:
+        """Read what other sources need, before any of them is read."""
 
     def look(self, recorder: Recorder, final: bool = False) -> None:
         """Read new metrics in bounded pieces.
@@ -42,26 +48,41 @@ class LogSource(Source):
 
     Args:
         path: The log.
-        mark: The position up to which a killed supervisor of the same attempt has read. None: the log's present content
-            is from earlier attempts.
+        mark: The position up to which an earlier supervisor has read, and how far it had counted.
         clock: Returns unix time.
+        is_taken_over: The mark is one of the same attempt. Otherwise the log's present content is from earlier attempts.
+
+    Attributes:
+        began: When the attempt began, in unix time.
     """
 
     rank = 3
     name = "log"
 
-    def __init__(self, path: str, mark: Optional[Dict[str, Any]], clock: Callable[[], float] = time.time) -> None:
-        self._tail = Tail(path, mark=mark)
-        if mark is None:
+    def __init__(
+        self,
+        path: str,
+        mark: Optional[Dict[str, Any]],
+        clock: Callable[[], float] = time.time,
+        is_taken_over: bool = False,
+    ) -> None:
+        known = mark if isinstance(mark, dict) else {}
+        self._clock = clock
+        self._tail = Tail(path, mark=known if is_taken_over else None)
+        if not is_taken_over:
             self._tail.skip_to_end()
         self._reader = TrainerLog()
-        self._clock = clock
-        self._has_waited = False
+        self._reader.continue_counting(
+            values.whole(known.get("count")), values.number(known.get("epoch")), is_taken_over
+        )
+        self.began = now_or(values.number(known.get("began")) if is_taken_over else None, clock)
+        self._counted: Deque[Tuple[Printed, float]] = collections.deque(maxlen=_MOST_COUNTED)
 
     @property
     def mark(self) -> Any:
-        """The position up to which the log was read."""
-        return self._tail.mark
+        """The position up to which the log was read, and how far it was counted."""
+        count, epoch = self._reader.counted
+        return dict(self._tail.mark, count=count, epoch=epoch, began=self.began)
 
     def look(self, recorder: Recorder, final: bool = False) -> None:
         """Read on. If no progress bar follows a dictionary until the next poll, it has the step of the bar before it."""
@@ -76,16 +97,32 @@ class LogSource(Source):
             self._reader.settle()
         self._give(recorder)
 
-    def learn(self, per_epoch: float, total: Optional[int], every: int) -> None:
-        """Set the relation of epochs and steps, from the Trainer's state."""
-        self._reader.learn(per_epoch, total, every)
+    def learn(self, per_epoch: float, total: Optional[int], every: int, reached: Optional[int]) -> None:
+        """Set the relation of epochs and steps, from the Trainer's state, and the step at which it was written."""
+        self._reader.learn(per_epoch, total, every, reached)
+
+    def give_again(self, recorder: Recorder, beyond: int) -> None:
+        """Give counted points once more, with the steps that are known now.
+
+        They were printed between the writing of a state and its reading, so the state does not have them.
+
+        Args:
+            recorder: Receives the points.
+            beyond: The last step that the state has.
+        """
+        for printed, moment in self._counted:
+            step = self._reader.step_of(printed.numbers)
+            if step is not None and step > beyond:
+                recorder.add((self.rank, self.name), step, printed.numbers, moment, is_past=True)
+                recorder.note_progress(self.rank, step)
+        self._counted.clear()
 
     def _give(self, recorder: Recorder) -> None:
+        now = self._clock()  # one for all: how much time was between them is not known, and gives no pace
         for printed in self._reader.found:
-            recorder.add(
-                (self.rank, self.name), printed.step, printed.numbers, self._clock(), printed.kind, printed.is_counted
-            )
+            recorder.add((self.rank, self.name), printed.step, printed.numbers, now, printed.kind, printed.is_counted)
             if printed.is_counted:
+                self._counted.append((printed, now))
                 recorder.tell(
                     "counted",
                     "the log names no steps: those of its curves count the lines with a loss, until a file tells more",

@@ -5,6 +5,7 @@ is the dictionary's. The bar before it may be older, because a bar is drawn at m
 print numbers as text.
 """
 
+import math
 import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
@@ -19,6 +20,7 @@ _PAIR = re.compile(
 _BAR = re.compile(r"(\d{1,3})%\|[^|]{0,400}\| (\d{1,12})/(\d{1,12}) \[")
 _START = re.compile(r"(Total optimization steps|Num update steps per epoch) = ([\d,]{1,15})")
 _LONGEST = 8192
+_UNEVEN_STEPS = 0.6  # an epoch's last step may be smaller than the others
 _STEP_KEYS = ("step", "global_step", "iteration")
 
 
@@ -51,6 +53,9 @@ class TrainerLog:
         self._per_epoch: Optional[float] = None
         self._every = 0
         self._announced: Optional[int] = None
+        self._last: Optional[int] = None
+        self._epoch: Optional[float] = None
+        self._lines_per_epoch: Optional[float] = None
 
     def take(self, line: str) -> None:
         """Parse a line, or a part of one that ends with a carriage return."""
@@ -74,15 +79,53 @@ class TrainerLog:
             self._finish(numbers)
         self._waiting = []
 
-    def learn(self, per_epoch: float, total: Optional[int], every: int) -> None:
+    def learn(self, per_epoch: float, total: Optional[int], every: int, reached: Optional[int] = None) -> None:
         """Set facts from the Trainer's state, for a log without a bar.
 
         Args:
             per_epoch: Steps per epoch.
             total: Steps of the training.
             every: Steps between two losses; 0 if unknown.
+            reached: The step at which the state was written.
         """
         self._per_epoch, self._announced, self._every = per_epoch, total or self._announced, every
+        if reached is not None and (self._last is None or self._last < reached):
+            self._last = reached
+
+    @property
+    def counted(self) -> Tuple[int, Optional[float]]:
+        """The number of lines with a loss, and the epoch of the last one."""
+        return self._count, self._epoch
+
+    def continue_counting(self, count: Optional[int], epoch: Optional[float], is_same_attempt: bool) -> None:
+        """Continue where an earlier reader of the run has stopped counting.
+
+        Args:
+            count: The number of lines that it had counted.
+            epoch: The epoch of the last one.
+            is_same_attempt: Its next line follows. Otherwise the job may have resumed from anywhere, which the epoch of
+                its first line tells.
+        """
+        if is_same_attempt:
+            self._count, self._epoch = count or 0, epoch
+        elif count and epoch is not None and 0 < epoch <= values.MOST_STEP:
+            self._lines_per_epoch = count / epoch
+
+    def step_of(self, numbers: Dict[str, float]) -> Optional[int]:
+        """Return the step of a dictionary by its epoch; None if that is not known."""
+        step = self._from_epoch(numbers.get("epoch"), "loss" in numbers)
+        if step is not None and "loss" in numbers:
+            self._last = step
+        return step
+
+    def _count_line(self, epoch: Optional[float]) -> None:
+        self._count += 1
+        if epoch is None or not 0 <= epoch <= values.MOST_STEP:
+            return
+        if self._lines_per_epoch is not None:
+            self._count = max(1, int(round(min(epoch * self._lines_per_epoch, values.MOST_STEP))))
+            self._lines_per_epoch = None
+        self._epoch = epoch
 
     def _take_dictionary(self, line: str) -> None:
         start, end = line.find("{'"), line.rfind("}")
@@ -102,7 +145,8 @@ class TrainerLog:
         if step is not None:
             self._append(step, numbers, is_counted=False)
             return
-        self._count += "loss" in read
+        if "loss" in read:
+            self._count_line(numbers.get("epoch"))
         self._waiting.append(numbers)
 
     def _take_bar(self, line: str) -> None:
@@ -134,20 +178,31 @@ class TrainerLog:
         if self.step is not None:
             self._append(self.step, numbers, is_counted=False)
             return
+        step = self.step_of(numbers)
         self.total = self._announced
-        step = self._from_epoch(numbers.get("epoch"), "loss" in numbers)
         if step is not None:
             self._append(step, numbers, is_counted=False)
         else:
             self._append(self._count, numbers, is_counted=True)
 
     def _from_epoch(self, epoch: Optional[float], has_loss: bool) -> Optional[int]:
-        if not self._announced or not self._per_epoch or epoch is None or not 0 <= epoch <= values.MOST_STEP:
+        if not self._per_epoch or epoch is None or not 0 <= epoch * self._per_epoch <= values.MOST_STEP:
             return None
-        step = int(round(epoch * self._per_epoch))
-        if self._every > 1 and has_loss:  # epochs are printed with four digits
-            step = int(round(epoch * self._per_epoch / self._every)) * self._every
-        return min(self._announced, step)
+        about, error = epoch * self._per_epoch, _rounding(epoch) * self._per_epoch + _UNEVEN_STEPS
+        step = int(round(about))
+        if self._every and has_loss:
+            expected = [] if self._last is None else [(self._last // self._every + 1) * self._every]
+            expected.append(int(round(about / self._every)) * self._every)
+            step = next((each for each in expected if each and abs(each - about) <= error), step)
+            if step == self._last:
+                self._every = 1  # the distance is another than the state says
+                step = step + 1 if abs(step + 1 - about) <= error else step
+        if self._announced and step > self._announced:
+            if step - self._announced > error:
+                self._announced = None  # it was resumed to train for longer
+            else:
+                step = self._announced
+        return step
 
     def _append(self, step: int, numbers: Dict[str, float], is_counted: bool) -> None:
         kind = "summary" if "train_runtime" in numbers else None
@@ -158,6 +213,12 @@ class TrainerLog:
         if kind is not None or any(name.startswith("eval_") for name in kept):
             kept.pop("epoch", None)
         self.found.append(Printed(step, kept, kind, is_counted))
+
+
+def _rounding(epoch: float) -> float:
+    """Return by how much a printed epoch may differ from the true one: four digits, in older releases two decimals."""
+    decimals = len(repr(epoch).partition(".")[2]) if 1e-4 <= epoch < 1e16 else 4
+    return max(0.5 * 10.0**-decimals, 0.5 * 10.0 ** (math.floor(math.log10(epoch)) - 3) if epoch > 0 else 0.0)
 
 
 def _is_of_a_training(read: Dict[str, str]) -> bool:

@@ -6,11 +6,12 @@ It completes the log if the log contains no steps, or if nothing is printed at a
 import json
 import os
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from armada_agent.foundation import files
-from armada_agent.metrics import values
+from armada_agent.metrics import past, values
 from armada_agent.metrics.find import Finder
+from armada_agent.metrics.past import Entry
 from armada_agent.metrics.recorder import Recorder
 from armada_agent.metrics.records import whole_number
 from armada_agent.metrics.source import LogSource, Source
@@ -54,11 +55,21 @@ class StateSource(Source):
         self._read: List[str] = [str(each) for each in known] if isinstance(known, list) else []
         if is_first:
             self._read = [self._sign(path) for path in finder.find(self.name)]
+        self._taught = _taught(mark.get("taught") if isinstance(mark, dict) else None)
+        if self._taught is not None:
+            log.learn(*self._taught)
+        self._is_prepared = False
 
     @property
     def mark(self) -> Any:
-        """The files that were read."""
-        return {"read": self._read}
+        """The files that were read, and what the newest said about epochs and steps."""
+        return {"read": self._read, "taught": self._taught}
+
+    def prepare(self, recorder: Recorder) -> None:
+        """Read what an earlier attempt left, so that the first line of this one's log has its step."""
+        if not self._is_prepared:
+            self._is_prepared = True
+            self.look(recorder)
 
     def look(self, recorder: Recorder, final: bool = False) -> None:
         """Read the newest file once. An incomplete file is read later; at the end it is ignored."""
@@ -70,7 +81,7 @@ class StateSource(Source):
             state = self._load(path, recorder)
             if state is not None:
                 self._read = [*self._read[-31:], signature]
-                self._take(state, recorder)
+                self._take(state, int(signature.split()[-1]) / 1e9, recorder)
 
     def _sign(self, path: str) -> str:
         try:
@@ -97,32 +108,74 @@ class StateSource(Source):
             return None
         return state if isinstance(state, dict) else {}
 
-    def _take(self, state: Dict[Any, Any], recorder: Recorder) -> None:
+    def _take(self, state: Dict[Any, Any], written: float, recorder: Recorder) -> None:
         history = state.get("log_history")
-        entries = [each for each in history if isinstance(each, dict)] if isinstance(history, list) else []
-        entries = [each for each in entries[-_MOST_ENTRIES:] if values.whole(each.get("step")) is not None]
-        total = values.whole(state.get("max_steps"))
-        self._teach(entries, total, values.whole(state.get("logging_steps")) or 0)
-        if entries and recorder.is_counting:
-            recorder.take_back_counted()
-        for entry in entries:
-            self._add(entry, values.whole(entry["step"]) or 0, recorder)
-        recorder.note_progress(_RANK_OF_PROGRESS, values.whole(state.get("global_step")), total)
+        found = [each for each in history if isinstance(each, dict)] if isinstance(history, list) else []
+        entries = [entry for entry in (_entry(each, recorder) for each in found[-_MOST_ENTRIES:]) if entry is not None]
+        total, reached = values.whole(state.get("max_steps")), values.whole(state.get("global_step"))
+        self._teach(state, entries)
+        is_taken_back = bool(entries) and recorder.take_back_counted(LogSource.name)
+        if not all(_is_printed(entry, recorder) for entry in entries):
+            self._give(entries, written, is_taken_back, recorder)
+        if is_taken_back:
+            self._log.give_again(recorder, max(entry.step for entry in entries))
+        recorder.note_progress(_RANK_OF_PROGRESS, reached, total)
 
-    def _teach(self, entries: List[Dict[Any, Any]], total: Optional[int], every: int) -> None:
-        for entry in reversed(entries):
-            step, epoch = values.whole(entry["step"]), values.number(entry.get("epoch"))
+    def _teach(self, state: Dict[Any, Any], entries: List[Entry]) -> None:
+        reached = values.whole(state.get("global_step"))
+        ends = [(reached, values.number(state.get("epoch")))]
+        ends += [(entry.step, entry.numbers.get("epoch")) for entry in reversed(entries)]
+        for step, epoch in ends:
             if step and epoch is not None and 0 < epoch < values.MOST_STEP:
-                self._log.learn(step / epoch, total, every)
+                every = values.whole(state.get("logging_steps")) or 0
+                self._taught = _taught([step / epoch, values.whole(state.get("max_steps")), every, reached])
+                if self._taught is not None:
+                    self._log.learn(*self._taught)
                 return
 
-    def _add(self, entry: Dict[Any, Any], step: int, recorder: Recorder) -> None:
-        kind = "summary" if "train_runtime" in entry else None
-        numbers = values.numbers({key: value for key, value in entry.items() if key != "step"})
-        if kind or any(name.startswith("eval_") for name in numbers):
-            numbers.pop("epoch", None)
-        if kind and "loss" in numbers:
-            numbers["train_loss"] = numbers.pop("loss")
-        said_as = kind or ("train" if "loss" in numbers else "eval")
-        if not recorder.has(LogSource.name, said_as, step):
-            recorder.add((self.rank, self.name), step, numbers, self._clock(), kind, is_past=True)
+    def _give(self, entries: List[Entry], written: float, is_taken_back: bool, recorder: Recorder) -> None:
+        """Give the points that home does not have, with the times at which they were printed, as far as that is known."""
+        recorder.flush()
+        known = past.read(recorder.path, entries)
+        if is_taken_back:
+            known.given.clear()
+        times = past.moments(
+            [known.times.get(entry.mark) for entry in entries],
+            self._log.began,
+            written,
+            self._clock(),
+            is_of_this_attempt=written >= self._log.began,
+        )
+        for entry, moment in zip(entries, times):
+            if not _is_printed(entry, recorder) and (entry.step, entry.mark) not in known.given:
+                recorder.add((self.rank, self.name), entry.step, entry.numbers, moment, entry.kind, is_past=True)
+
+
+def _entry(said: Dict[Any, Any], recorder: Recorder) -> Optional[Entry]:
+    step = values.whole(said.get("step"))
+    if step is None:
+        return None
+    kind = "summary" if "train_runtime" in said else None
+    numbers = values.numbers({key: value for key, value in said.items() if key != "step"})
+    if kind or any(name.startswith("eval_") for name in numbers):
+        numbers.pop("epoch", None)
+    if kind and "loss" in numbers:
+        numbers["train_loss"] = numbers.pop("loss")
+    printed_as = kind or ("train" if "loss" in numbers else "eval")
+    numbers = recorder.owned(StateSource.rank, numbers)
+    return Entry(step, numbers, kind, printed_as, past.mark_of(kind, numbers))
+
+
+def _is_printed(entry: Entry, recorder: Recorder) -> bool:
+    """Return whether the log of this attempt had the point, with its step."""
+    return recorder.has(LogSource.name, entry.printed_as, entry.step)
+
+
+def _taught(value: Any) -> Optional[Tuple[float, Optional[int], int, Optional[int]]]:
+    """Return steps per epoch, steps of the training, steps between two losses and the last step, if they are valid."""
+    if not isinstance(value, (list, tuple)) or len(value) != 4:
+        return None
+    per_epoch = values.number(value[0])
+    if per_epoch is None or not 0 < per_epoch <= values.MOST_STEP:
+        return None
+    return per_epoch, values.whole(value[1]), values.whole(value[2]) or 0, values.whole(value[3])

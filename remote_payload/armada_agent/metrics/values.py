@@ -36,7 +36,7 @@ _SYNONYMS = {
     "tokens_per_second": "tokens_per_s",
 }
 _EVALUATIONS = ("eval/", "val/", "valid/", "validation/")
-_RESERVED = frozenset(("kind", "time", "attempt", "source", "steps", "step"))
+RESERVED = frozenset(("kind", "time", "attempt", "source", "steps", "step"))
 _EMPTY = ("", "None", "null")
 
 
@@ -79,7 +79,7 @@ def clean_name(name: Any) -> Optional[str]:
         found = found[len("train/") :] if found.startswith("train/") else found
         found = _SYNONYMS.get(found.lower(), found)
     found = found[:LONGEST_NAME]
-    return found if found and found not in _RESERVED else None
+    return found if found and found not in RESERVED else None
 
 
 def numbers(record: Dict[Any, Any]) -> Dict[str, float]:

@@ -21,6 +21,7 @@ _INTERVAL_S = 1.0
 _WANDB_DIR = "wandb_dir"  # the folder in WANDB_DIR, if armada sets it
 _SAVE_EVERY_S = 10.0
 _LAST_LOOK_S = 30.0
+_MOST_CURVES = 500  # of a recorder that is kept; it has at most a few for each name
 _RECORD_LIMIT = 4 * 1024 * 1024
 
 
@@ -87,7 +88,7 @@ class MetricsWatch:
     def _open(self, marks: Dict[str, Any], is_first: bool, is_taken_over: bool) -> List[Source]:
         """Open every source at the position up to which it was read."""
         work, finder, clock = self._paths.work, self._finder, self._clock
-        log = LogSource(self._paths.output, marks.get(LogSource.name) if is_taken_over else None, clock)
+        log = LogSource(self._paths.output, marks.get(LogSource.name), clock, is_taken_over)
         return [
             ReportedSource(self._paths.reported, marks.get(ReportedSource.name), clock),
             TableSource(work, finder, marks.get(TableSource.name), is_first, clock),
@@ -141,6 +142,8 @@ class MetricsWatch:
                     "cut", "the work folder has too many files: those for curves that no path names may be missed"
                 )
             for source in self._sources:
+                source.prepare(self._recorder)
+            for source in self._sources:
                 if not self._recorder.is_full:
                     source.look(self._recorder, final)
             self._recorder.flush()
@@ -186,8 +189,18 @@ def _kept_recorder(kept: Dict[str, Any]) -> Dict[str, Any]:
     """Return the valid parts of a recorder's state: a job may have written it."""
     found = kept.get("recorder")
     found = found if isinstance(found, dict) else {}
-    size, told = found.get("size"), found.get("told")
+    size, counted = found.get("size"), found.get("counted")
     return {
         "size": size if isinstance(size, int) else 0,
-        "told": [word for word in told if isinstance(word, str)] if isinstance(told, list) else [],
+        "told": _words(found.get("told")),
+        "placed": _words(found.get("placed"))[:_MOST_CURVES],
+        "counted": {
+            source: _words(curves)[:_MOST_CURVES]
+            for source, curves in (counted.items() if isinstance(counted, dict) else ())
+            if source in (TableSource.name, LogSource.name, WandbSource.name)
+        },
     }
+
+
+def _words(value: Any) -> List[str]:
+    return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
