@@ -7,10 +7,12 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
 from armada.config.profiles import DERIVED
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import RecordedFacts
-from armada.tui.gpu_strips import faded, gpu_spans, gpus_or_queue, loads, points_of
+from armada.tui.gpu_strips import NO_GPU, faded, gpu_spans, gpus_or_queue, loads, points_of
 from armada.tui.host_runs import idle_since, is_idle_money, needing
 from armada.tui.kept import Kept
 from armada.tui.widgets.list_table import Item, Line
@@ -43,6 +45,7 @@ COLUMNS = (
     Column("DISK FREE", 9, right=True, rank=6),
     Column("LAST SEEN", 10, rank=7),
 )
+PRICE = next(place for place, column in enumerate(COLUMNS) if column.title == "PRICE")
 GPUS_SHOWN = 16
 QUEUE_SHOWN = 4
 HISTORY_WIDE, HISTORY, HISTORY_NARROW = 45, 16, 6
@@ -52,6 +55,13 @@ WIDE = 150
 NARROW = 110
 FREE = "free"
 _LIMIT = re.compile(r"(?:(\d{1,4})-)?(?:(\d{1,4}):)?(\d{1,4}):(\d{2})")
+
+
+def columns_for(hosts: Iterable[HostView], now: float) -> tuple[Column, ...]:
+    """Return the columns, of which that of prices is wide enough for each of them if there is room."""
+    prices = (host.tariff.price_at(now) for host in hosts if host.tariff is not None)
+    wide = max((cell_len(price.text) for price in prices if price is not None), default=0)
+    return (*COLUMNS[:PRICE], COLUMNS[PRICE]._replace(wants=wide), *COLUMNS[PRICE + 1 :])
 
 
 class GpuLines:
@@ -142,6 +152,11 @@ def host_item(
     if len(gpus) > GPUS_SHOWN:
         more.append((((f"and {counted(len(gpus) - GPUS_SHOWN, 'GPU')} more", "dim"),),))
     return Item(host.name, cells, tuple(more))
+
+
+def has_no_gpu(host: HostView) -> bool:
+    """Return whether a host was asked and is a machine without GPUs; a cluster has those of its queue."""
+    return host.facts is not None and not host.facts.gpus and gpus_or_queue(host.facts) == NO_GPU
 
 
 def _work(active: Sequence[RunRow], facts: RecordedFacts, snapshot: Snapshot) -> tuple[Span, ...]:
