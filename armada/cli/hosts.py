@@ -147,7 +147,9 @@ def _remove(options: argparse.Namespace) -> int:
             f"  {each.name} gets its environments from it: change `environments_from` in {each.origin or 'hosts.yaml'}"
         )
     if left:
-        stay = f"{counted(len(left), 'run')} of it: armada ps --all still lists them, armada rm RUN --without-host forgets one"
+        them, one = ("it", "it") if len(left) == 1 else ("them", "one")
+        lists = f"armada ps --all still lists {them}, armada rm RUN --without-host forgets {one}"
+        stay = f"{counted(len(left), 'run')} of it: {lists}"
         print(f"  {stay}")
     if left and host.prices and host.batch is None:
         print("  from now on `armada costs` counts only its runs, and not what nobody used of it")

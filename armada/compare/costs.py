@@ -88,6 +88,8 @@ class CostReport:
     total: Amounts
     week: Amounts
     notes: tuple[str, ...]
+    box_notes: tuple[str, ...] = ()
+    """What is to be said of the sums of whole boxes; those of runs and of sweeps do not have these hours."""
     allowances: tuple[AllowanceUse, ...] = ()
 
     def as_json(self) -> dict[str, object]:
@@ -119,7 +121,7 @@ class CostReport:
                 }
                 for each in self.allowances
             ],
-            "notes": list(self.notes),
+            "notes": [*self.notes, *self.box_notes],
         }  # fmt: skip
 
 
@@ -183,7 +185,8 @@ def gather_costs(books: Books, *, hosts: Sequence[str], run_id: str | None, week
         tuple(_sweeps(found, by_run, known)),
         total(each.whole for each in whole),
         total(each.whole for each in recent),
-        (*_notes(found, by_run, known), *silent),
+        tuple(_notes(found, by_run, known)),
+        tuple(silent),
         tuple(_allowances(books, used, hosts, now)),
     )
 
@@ -267,4 +270,5 @@ def _notes(found: Sequence[Run], by_run: dict[str, Use], tariffs: dict[str, Tari
         yield f"{host} does not answer: it is assumed that {counted(count, 'run')} there still {'runs' if count == 1 else 'run'}"
     unpriced = sorted({run.host for run in found if run.host not in tariffs and by_run[run.run_id].spans})
     if unpriced:
-        yield f"no price is known of {', '.join(unpriced)}: armada hosts set HOST --price '12.40 EUR'"
+        named = unpriced[0] if len(unpriced) == 1 else "HOST"
+        yield f"no price is known of {', '.join(unpriced)}: armada hosts set {named} --price '12.40 EUR'"
