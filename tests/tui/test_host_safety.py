@@ -94,11 +94,15 @@ def test_a_host_that_was_wiped_or_removed_need_not_be_asked(world: World) -> Non
         world.checkpoint(f"{host}-aaaaaa", 5, home=True)
         world.last_sync(f"{host}-aaaaaa")
     hosts.mark_released(world.database, "wiped", time.time())
+    world.run("lost-aaaaaa", host="lost", state="succeeded")
 
     async def use(pilot: Pilot[None]) -> None:
         for key in ("1", "4"):
             await pilot.press(key)
             seen = await shows(pilot, "1 checkpoint home · removed", "1 checkpoint home · wiped")
+            lost = next(line for line in seen.splitlines() if "▲ lost" in line)
+            assert "removed: the last sync of 1 run is missing, no checkpoint yet" in lost, lost
+            assert key == "1" or "z archives its runs" in lost
             lines = [line for line in seen.splitlines() if "3 r before you destroy" in line]
             assert len(lines) == 1, seen
             assert "box" in lines[0]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 NAMES = 14
 """Characters of a host's name."""
+REMOVED = "removed"
+"""What became of a host that is not listed any more."""
 INDENT = 2
 """Cells before a line of a panel."""
 
@@ -106,7 +108,7 @@ def gone_hosts(snapshot: Snapshot, found: Iterable[Safety]) -> dict[str, str]:
     listed = {sanitize_line(host.name, 80): host for host in snapshot.hosts}
     gone = {name: "wiped" for name, host in listed.items() if host.record is not None and host.record.released_at}
     if snapshot.are_hosts_read:
-        gone |= {each.host: "removed" for each in found if each.host not in listed}
+        gone |= {each.host: REMOVED for each in found if each.host not in listed}
     return gone
 
 
@@ -232,6 +234,8 @@ def safety_lines(
                 left = (gone or {}).get(each.host, "3 r before you destroy it")
                 hint = f" · {'this machine' if each.is_local else left}"
                 said = [*said, (hint, "more")]
+            elif (gone or {}).get(each.host) == REMOVED:
+                said = [(f"{REMOVED}: ", style), *said[1:], (" · z archives its runs", "more")]
             drawn = picture(each, len(alive(travels, now)), is_narrow) if picture is not None else ()
             lines.append([(f"{sign} ", style), (f"{name}{' ' * (wide - cell_len(name))}  ", "strong"), *drawn, *said])
         if all(INDENT + sum(cell_len(words) for words, _ in line) <= room for line in lines):
