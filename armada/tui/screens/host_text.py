@@ -45,7 +45,7 @@ COLUMNS = (
     Column("DISK FREE", 9, right=True, rank=6),
     Column("LAST SEEN", 10, rank=7),
 )
-PRICE = next(place for place, column in enumerate(COLUMNS) if column.title == "PRICE")
+GPUS, PRICE = ([column.title for column in COLUMNS].index(title) for title in ("GPUS", "PRICE"))
 GPUS_SHOWN = 16
 QUEUE_SHOWN = 4
 HISTORY_WIDE, HISTORY, HISTORY_NARROW = 45, 16, 6
@@ -57,11 +57,28 @@ FREE = "free"
 _LIMIT = re.compile(r"(?:(\d{1,4})-)?(?:(\d{1,4}):)?(\d{1,4}):(\d{2})")
 
 
-def columns_for(hosts: Iterable[HostView], now: float) -> tuple[Column, ...]:
-    """Return the columns, of which that of prices is wide enough for each of them if there is room."""
+def columns_for(hosts: Sequence[HostView], now: float) -> tuple[Column, ...]:
+    """Return the columns, of which that of prices is wide enough for each of them if there is room.
+
+    That of GPUs yields it what its words do not need.
+    """
     prices = (host.tariff.price_at(now) for host in hosts if host.tariff is not None)
     wide = max((cell_len(price.text) for price in prices if price is not None), default=0)
-    return (*COLUMNS[:PRICE], COLUMNS[PRICE]._replace(wants=wide), *COLUMNS[PRICE + 1 :])
+    gpus, price = COLUMNS[GPUS], COLUMNS[PRICE]
+    if wide <= price.width:
+        return COLUMNS
+    needed = max(cell_len(_gpus_of(host)) for host in hosts)
+    fitted = {
+        GPUS: gpus._replace(width=min(gpus.width, max(needed, len(gpus.title)))),
+        PRICE: price._replace(wants=wide),
+    }
+    return tuple(fitted.get(place, column) for place, column in enumerate(COLUMNS))
+
+
+def _gpus_of(host: HostView) -> str:
+    """Say which GPUs a host has, or that nobody asked it."""
+    is_known = host.record is not None and host.record.facts is not None
+    return gpus_or_queue(host.facts or RecordedFacts()) if is_known else "not checked"
 
 
 class GpuLines:
@@ -129,7 +146,7 @@ def host_item(
         return (
             (sign,),
             ((sanitize_line(host.name, 60), "strong"), ("" if host.configured else unknown, "dim")),
-            ((gpus_or_queue(facts) if is_known else "not checked", "plain"),),
+            ((_gpus_of(host), "plain"),),
             lines.together(host, shown, is_stale=is_stale) if gpus else (("" if is_known else "c checks it", "dim"),),
             _work(active, facts, snapshot),
             (safe,),
