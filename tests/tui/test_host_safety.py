@@ -100,6 +100,7 @@ def test_a_host_that_was_wiped_or_removed_need_not_be_asked(world: World) -> Non
         for key in ("1", "4"):
             await pilot.press(key)
             seen = await shows(pilot, "1 checkpoint home · removed", "1 checkpoint home · wiped")
+            assert seen.count("· removed") == 1
             lost = next(line for line in seen.splitlines() if "▲ lost" in line)
             assert "removed: the last sync of 1 run is missing, no checkpoint yet" in lost, lost
             assert key == "1" or "z archives its runs" in lost

@@ -107,7 +107,8 @@ def gone_hosts(snapshot: Snapshot, found: Iterable[Safety]) -> dict[str, str]:
     """Return what became of those hosts that were wiped, or are not listed any more."""
     listed = {sanitize_line(host.name, 80): host for host in snapshot.hosts}
     gone = {name: "wiped" for name, host in listed.items() if host.record is not None and host.record.released_at}
-    if snapshot.are_hosts_read:
+    # The hosts of hosts.yaml come after those that the store knows, and this machine is always one of them.
+    if snapshot.config_trouble is None and any(host.configured for host in snapshot.hosts):
         gone |= {each.host: REMOVED for each in found if each.host not in listed}
     return gone
 
