@@ -96,7 +96,8 @@ def test_settings_are_edited_in_place_and_become_changes_of_the_command(world: W
         await shows(pilot, "sync.transfer: ", "auto", "rsync", "stream")
         await pilot.press(*"rsync", "enter")
         await shows(pilot, "sync.transfer=rsync", "2 changes")
-        await at(pilot, "name")
+        await pilot.press("home")
+        await until(pilot, lambda: launch(pilot).form.table.cursor == "name")
         await pilot.press("enter", *"on: #1", "enter")  # text gets the quotes that YAML needs
         await until(pilot, lambda: launch(pilot).changes == ["stop_grace_s=5", "sync.transfer=rsync", 'name="on: #1"'])
         await at(pilot, "stop_grace_s")
