@@ -135,7 +135,7 @@ def costs_of(report: CostReport) -> Costs:
         sweeps=tuple(SweepCosts(each.name, each.runs, each.gpu_hours, each.cost.as_json()) for each in report.sweeps),
         total=report.total.as_json(),
         week=report.week.as_json(),
-        notes=tuple(sanitize_line(each, 500) for each in report.notes),
+        notes=tuple(sanitize_line(each, 500) for each in (*report.notes, *report.box_notes)),
     )
 
 

@@ -67,7 +67,7 @@ def _costs(options: argparse.Namespace) -> int:
     _print(report, view)
     for each in report.allowances:
         print(f"{each.host}: {each.granted.text(each.used)} used by this home's runs")
-    for note in report.notes:
+    for note in (*report.notes, *(report.box_notes if view in ("host", "week") else ())):
         print(f"({sanitize_line(note, 300)})")
     return 0
 

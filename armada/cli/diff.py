@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _COLOURS = {"+": "32", "-": "31", "@": "36"}
 _NOT_RECORDED = "not recorded"
+_NO_REVISION, _NO_CODE = "no revision", "none"
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -70,7 +71,8 @@ def _lines(
         yield "  no difference"
     unknown = f"{_NOT_RECORDED}: {', '.join(missing)}" if missing else None
     yield ""
-    yield f"code: {_revision(projects[0])} → {_revision(projects[1])}"
+    before, after = map(_revision, projects)
+    yield "code" if before == after and before in (_NO_REVISION, _NO_CODE) else f"code: {before} → {after}"
     if found.code is None:
         yield f"  {unknown or 'too many files to compare'}"
     else:
@@ -144,9 +146,9 @@ def _python(record: Any) -> str:
 def _revision(project: dict[str, Any]) -> str:
     """Describe the project's revision; a run without code has no project."""
     if not project:
-        return "none"
+        return _NO_CODE
     revision = project.get("revision")
-    named = sanitize_line(revision, 12).rstrip("…") if isinstance(revision, str) else "no revision"
+    named = sanitize_line(revision, 12).rstrip("…") if isinstance(revision, str) else _NO_REVISION
     return f"{named} with uncommitted changes" if project.get("dirty") is True else named
 
 

@@ -128,12 +128,14 @@ def _of_run(run_id: str) -> tuple[Path, dict[str, Any], dict[str, object]]:
         NotFound: The file is gone, or nothing is recorded.
     """
     from armada.cli.context import Context
+    from armada.protocol.recorded import recorded_spec
     from armada.records.launch_record import read_record
     from armada.store import runs
 
     context = Context(reads=True)
     run = context.run(run_id)
-    recorded = runs.spec(context.database, run.run_id).get("experiment")
+    spec = runs.spec(context.database, run.run_id)
+    recorded = spec.get("experiment")
     if run.task in ("merge", "bench", "prepare"):
         raise UsageError(f"{run.run_id} is a {run.task}, not the launch of an experiment")
     if not isinstance(recorded, dict) or not recorded or not run.experiment:
@@ -151,8 +153,13 @@ def _of_run(run_id: str) -> tuple[Path, dict[str, Any], dict[str, object]]:
             notes.append(f"{path.name} has changed since this run; the changes make its settings those of the run")
     if record is not None and record.code is not None:
         notes.append(f"the code is sent as it is now; {again} writes the code of the run")
+    name = run.name
+    if (cell := recorded_spec(spec).sweep) is not None and cell.label and name.endswith(f" {cell.label}"):
+        # It is made from the cell's settings, and would be wrong as soon as one of them is changed.
+        name = name.removesuffix(f" {cell.label}")
+        notes.append(f"the name of the cell says its settings; this launch is called {name}")
     # A name given by --name is the run's: as a change, it is its name again.
-    return path, {**recorded, "name": run.name}, {"run": run.run_id, "host": run.host, "notes": notes}
+    return path, {**recorded, "name": name}, {"run": run.run_id, "host": run.host, "notes": notes}
 
 
 def _sweep(path: Path, changes: list[str]) -> dict[str, object]:

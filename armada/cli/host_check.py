@@ -137,7 +137,10 @@ def _say_facts(context: Context, host: Host, checked: _Checked, forecast: DiskFo
     if found.key is None:
         print(f"    ⚠ {sanitize_line(found.trouble)}")
         return
-    print(f"    profile {found.profile}" + ("" if host.profile else " (by its GPUs)"))
+    print(
+        f"    profile {found.profile}"
+        + ("" if host.profile else f" ({'by its GPUs' if facts.hardware.gpus else 'it has no GPU'})")
+    )
     if host.profile is None and (found.profile or "").startswith(DERIVED):
         print("    ⚠ no profile fits its GPUs: the settings are derived from them, and are not measured")
         for note in found.notes:

@@ -16,6 +16,7 @@ from armada import __version__
 from armada.errors import ArmadaError, Interrupted, UsageError
 from armada.foundation import ascii_text
 from armada.foundation.sanitize import sanitize_line, sanitize_text
+from armada.foundation.standard_streams import end_live_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -222,7 +223,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _say_interrupted(arguments: Sequence[str]) -> int:
-    sys.stderr.write("\n")
+    if not end_live_line():
+        sys.stderr.write("\n")  # the terminal has shown ^C
     return _say(Interrupted("interrupted; started runs continue (armada ps)"), arguments)
 
 
@@ -244,8 +246,8 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 
 def _say(error: ArmadaError, arguments: Sequence[str]) -> int:
-    erase = "\r\x1b[K" if sys.stderr.isatty() else ""  # of a live line on the same terminal
-    sys.stderr.write(f"{erase}armada: {sanitize_text(str(error), 8000)}\n")
+    end_live_line()
+    sys.stderr.write(f"armada: {sanitize_text(str(error), 8000)}\n")
     if error.hint:
         sys.stderr.write(f"  → {sanitize_line(error.hint, 2000)}\n")
     if _wants_json(arguments):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from armada.foundation.progress import with_fraction
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.standard_streams import end_live_line, has_live_line, show_live_line
 from armada.units import amount, span
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ PLAIN_EVERY_S = 10.0
 
 def say(sentence: str) -> None:
     """Print a message on standard error beside the command's output, such as a lost connection."""
-    erase = "\r\x1b[K" if sys.stderr.isatty() else ""  # of a live line on the same terminal
-    sys.stderr.write(f"{erase}armada: {sentence}\n")
+    end_live_line()
+    sys.stderr.write(f"armada: {sentence}\n")
     sys.stderr.flush()
 
 
@@ -57,9 +58,8 @@ class Reporter:
         if self._terminal:
             width = shutil.get_terminal_size().columns
             text = text[: width - 1]
-            if text != self._live:
-                self._stream.write(f"\r\x1b[K{text}")
-                self._stream.flush()
+            if text != self._live or not has_live_line(self._stream):
+                show_live_line(self._stream, text)
             self._live = text
         elif time.monotonic() - self._said_at >= PLAIN_EVERY_S and text != self._live:
             self._said_at = time.monotonic()
@@ -84,6 +84,5 @@ class Reporter:
         self._stream.flush()
 
     def _erase(self) -> None:
-        if self._terminal and self._live:
-            self._stream.write("\r\x1b[K")
+        end_live_line()
         self._live = ""

@@ -88,6 +88,8 @@ class CostReport:
     total: Amounts
     week: Amounts
     notes: tuple[str, ...]
+    box_notes: tuple[str, ...] = ()
+    """What is to be said of the sums of whole boxes; those of runs and of sweeps do not have these hours."""
     allowances: tuple[AllowanceUse, ...] = ()
 
     def as_json(self) -> dict[str, object]:
@@ -119,7 +121,7 @@ class CostReport:
                 }
                 for each in self.allowances
             ],
-            "notes": list(self.notes),
+            "notes": [*self.notes, *self.box_notes],
         }  # fmt: skip
 
 
@@ -183,7 +185,8 @@ def gather_costs(books: Books, *, hosts: Sequence[str], run_id: str | None, week
         tuple(_sweeps(found, by_run, known)),
         total(each.whole for each in whole),
         total(each.whole for each in recent),
-        (*_notes(found, by_run, known), *silent),
+        tuple(_notes(found, by_run, known)),
+        tuple(silent),
         tuple(_allowances(books, used, hosts, now)),
     )
 

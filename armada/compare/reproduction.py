@@ -22,7 +22,7 @@ from armada.records.code_archive import read_code
 from armada.records.launch_record import read_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from armada.paths import HomePaths
     from armada.records.launch_record import LaunchRecord
@@ -232,10 +232,10 @@ def _readme(found: Reproduction) -> str:
     names = [sanitize_line(name, 80) for name in secrets] if isinstance(secrets, list) else []
     if names:
         lines += ["", f"The job needs these variables, whose values are not recorded: {', '.join(names)}."]
-    lines += ["", "Not reproduced:", "", *(f"- {each}" for each in _not_reproduced(found.missing)), ""]
+    lines += ["", "Not reproduced:", "", *(f"- {each}" for each in _not_reproduced(found)), ""]
     return "\n".join(lines)
 
 
-def _not_reproduced(missing: Sequence[str]) -> list[str]:
-    always = "numbers to the last digit: GPUs add in an order that differs between runs and models of GPUs"
-    return [*missing, always]
+def _not_reproduced(found: Reproduction) -> list[str]:
+    adds, models = ("GPUs add", "models of GPUs") if found.run.gpus else ("threads add", "kinds of processors")
+    return [*found.missing, f"numbers to the last digit: {adds} in an order that differs between runs and {models}"]

@@ -35,7 +35,7 @@ class Setting:
         value: As a file would say it on one line; None for a section, and for what is not set.
         origin: `file:line`, `--set a=b` or `default`; empty for a section.
         override: The key as `--set` takes it; None if it cannot be set so.
-        about: What the schema says; None for names that the user gave.
+        about: What the schema says; None for names that the user gave, apart from variables.
     """
 
     key: str
@@ -90,10 +90,14 @@ def listed(schema: Mapping[str, Key], values: Mapping[str, Value]) -> dict[str, 
             # `files.a.txt.path`: where the name ends is not clear to --set.
             is_clear = below.count(".") <= any(other.startswith(f"{name}.") for other in schema)
             override = override_of(value.key) if is_clear else None
-            found[value.key] = Setting(
-                value.key, text_of(plain(value.value)), value.origin, override, about if exact else None
-            )
+            told = about if exact else _about_entry(value.key, about)
+            found[value.key] = Setting(value.key, text_of(plain(value.value)), value.origin, override, told)
     return found
+
+
+def _about_entry(key: str, mapping: Key) -> Key | None:
+    """Return what an entry of a mapping may be: a variable is text, also one that looks like a number."""
+    return Key(key, "text", None, is_required=False, meaning="") if mapping.name == "env" else None
 
 
 def in_order(found: Mapping[str, Setting], places: Mapping[str, str]) -> list[Setting]:

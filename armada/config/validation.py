@@ -258,8 +258,8 @@ def _quoting_hint(location: Location, errors: list[ErrorDetails], place: Place, 
     wants = {error["type"] for error in errors}
     key = next((part for part in reversed(location) if isinstance(part, str)), "")
     if "string_type" in wants and isinstance(value, bool | int | float):
-        if place.override is not None:  # the shell takes away a single pair
-            return f"""put quotes around it, and around all for the shell: {place.option} '{_key_of(place)}="{shown(value)}"'"""
+        if place.override is not None:  # a shell takes away a single pair, and so does the dashboard
+            return f"""put quotes around it, and around all: {place.option} '{_key_of(place)}="{shown(value)}"'"""
         return "put quotes around it" if is_private else f'put quotes around it: "{shown(value)}"'
     if isinstance(value, str) and wants & {"int_type", "float_type", "bool_type"} and _reads_as_number(value):
         if is_private:

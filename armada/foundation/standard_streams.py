@@ -8,6 +8,8 @@
 
 An unwritable standard error has no effect. A closed standard descriptor is opened on /dev/null. Otherwise the next
 opened file, such as the store, would get its number, and a program started later would print into that file.
+
+A live line, such as progress, is erased before anything else is printed on either stream.
 """
 
 from __future__ import annotations
@@ -20,8 +22,12 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from typing_extensions import Buffer
 
+ERASED = "\r\x1b[K"
+"""What erases the line of the cursor on a terminal."""
 UNWRITTEN = 10
 """The exit code of a command that did its work but could not print its result; see `armada.errors.EXIT_CODES`."""
 
@@ -45,16 +51,49 @@ class _Descriptor(io.FileIO):
 
 
 class _Text(io.TextIOWrapper):
-    """A text stream that records whether anything was written."""
+    """A text stream that records whether anything was written. A live line on the terminal is ended first."""
 
     has_printed = False
 
     def write(self, text: str, /) -> int:
+        end_live_line()
         self.has_printed = True
         return super().write(text)
 
 
 _guarded: dict[int, _Descriptor] = {}
+_live: list[TextIO] = []
+"""The terminal's stream that has a live line now; at most one."""
+
+
+def show_live_line(stream: TextIO, text: str) -> None:
+    """Show a line that the next one replaces, and that is erased before anything else is printed.
+
+    Args:
+        stream: A terminal.
+        text: At most as wide as the terminal.
+    """
+    end_live_line()
+    stream.write(text)
+    stream.flush()
+    _live.append(stream)
+
+
+def has_live_line(stream: TextIO) -> bool:
+    """Return whether a stream shows a live line now."""
+    return stream in _live
+
+
+def end_live_line() -> bool:
+    """Erase the live line; return whether there was one."""
+    try:
+        stream = _live.pop()
+    except IndexError:  # also where another thread was faster
+        return False
+    if not stream.closed:
+        stream.write(ERASED)
+        stream.flush()
+    return True
 
 
 def guard() -> None:
@@ -99,6 +138,7 @@ def takes_no_more() -> bool:
 
 def checked(code: int) -> int:
     """Return the exit code of a command that ended with `code`, after checking that all its output was written."""
+    end_live_line()
     trouble = _trouble()
     if trouble is None or trouble.errno == errno.EPIPE:
         return code

@@ -35,6 +35,13 @@ def short_forms(name: str, alike: int) -> tuple[str, ...]:
     return name, sign + rest, sign + _KEYS.sub("", rest)
 
 
+def common_form(names: Sequence[str], alike: int, room: int) -> int:
+    """Return the place of the first short form in which all names fit into a column, else that of the last."""
+    forms = list(zip(*(short_forms(name, alike) for name in names), strict=True))
+    fitting = (place for place, all_names in enumerate(forms) if max(map(cell_len, all_names)) <= room)
+    return next(fitting, len(forms) - 1)
+
+
 def alike_by_sweep(sources: Iterable[RunRow]) -> dict[str, int]:
     """Return how many characters the names of each sweep's runs begin with alike."""
     names: dict[str, list[str]] = {}

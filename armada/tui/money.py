@@ -84,16 +84,22 @@ def reckon(
     busy: list[Amounts] = []
     idle: list[Amounts] = []
     week: list[Amounts] = []
+    is_known = True
     for name, tariff in tariffs.items():
         if tariff.is_box:
             whole = _per_hour(tariff, now)
             if name in active or name not in off:
+                is_known = is_known and whole.is_known
                 (busy if name in active else idle).append(whole)
             week.append(tariff.cost_of_box(span for _, spans in used[name] for span in spans))
         else:  # nobody pays for a cluster that runs nothing
             rates = [rate for held in active.get(name, ()) if (rate := tariff.run_rate(held, now)) is not None]
+            is_known = is_known and len(rates) == len(active.get(name, ()))
             busy += [Amounts({currency: amount}) for amount, currency in rates]
             week.append(tariff.cost_together(used[name]))
+    if is_known:  # what nobody pays for costs nothing, in its currency
+        prices = (tariff.price_at(now) for tariff in tariffs.values())
+        busy += [Amounts({price.currency: 0.0}) for price in prices if price is not None]
     return Money(total(busy), total(idle), total(week))
 
 

@@ -60,8 +60,11 @@ class Ended(NamedTuple):
         if self.log.suffix != ".log":
             return f"{self.title}: {self.last}"  # it was not started
         named, colon, rest = self.last.partition(": ")
-        said = rest if colon and named in self.title.split() else self.last
+        said = " ".join((rest if colon and named in self.title.split() else self.last).split())
         good = self.exit_code == 0
+        if good and self.title.startswith("launch "):  # `launched` and the host are said already
+            _, on, host = self.title.rpartition(" on ")
+            said = said.removeprefix("launched ").removesuffix(f"{on}{host}")
         more = "" if good else "\n(7 shows its output)"
         return f"{self.title}{' done' if good else f' ended with {self.exit_code}'}{f': {said}' if said else ''}{more}"
 

@@ -81,6 +81,8 @@ def test_a_host_whose_price_is_gone_counts_only_its_runs_and_that_is_said(armada
     home.hosts_file.write_text("hosts: {}\n")
     (note,) = armada.json("costs", "--host", "local")["notes"]
     assert note.startswith("local has no price in your files any more: only its runs are counted")
+    assert "nobody used" in armada.run("costs").stdout
+    assert "nobody used" not in armada.run("costs", "--sweep").stdout, "no sweep is on it"
 
 
 @pytest.mark.usefixtures("home")

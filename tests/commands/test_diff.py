@@ -66,6 +66,7 @@ def test_a_run_has_the_name_that_it_was_given(armada: Armada) -> None:
     ]
     expected = {"key": "name", "values": ["toy", "given"]}
     assert expected in armada.json("diff", *pair)["settings"]
+    assert "\ncode\n  no difference\n" in armada.run("diff", *pair).stdout
     assert expected in armada.json("compare", *pair)["settings"]
     assert armada.run("report", *pair, "--html", "report.html").returncode == 0
     page = (armada.folder / "report.html").read_text()

@@ -345,6 +345,36 @@ def test_compare_begins_with_the_metric_of_the_runs_and_names_it(world: World) -
     drive(world.board(), use, (150, 40))
 
 
+def test_a_metric_that_was_picked_for_other_runs_is_not_kept_for_those_without_it(world: World) -> None:
+    world.run("odd-aaaaaa")
+    world.run("odd-bbbbbb")
+    world.run("usual-cccccc")
+    for run_id, name in (("odd-aaaaaa", "speed"), ("odd-bbbbbb", "speed"), ("usual-cccccc", "eval_loss")):
+        world.losses(run_id, [0.5, 0.25], name=name)
+        world.losses(run_id, [0.5, 0.25])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "3 of 3 runs")
+        first = pilot.app.screen
+        first.query_one(RunTable).marked = {"odd-aaaaaa", "odd-bbbbbb"}
+        await pilot.press("c")
+        await shows(pilot, "loss against step")
+        await pilot.press("M")
+        await shows(pilot, "speed against step")
+        await pilot.press("escape")
+        await until(pilot, lambda: pilot.app.screen is first)
+        first.query_one(RunTable).marked = {"usual-cccccc"}
+        await pilot.press("c")
+        await shows(pilot, "eval_loss against step")
+        await pilot.press("escape")
+        await until(pilot, lambda: pilot.app.screen is first)
+        first.query_one(RunTable).marked = {"odd-aaaaaa"}
+        await pilot.press("c")
+        await shows(pilot, "loss against step")
+
+    drive(world.board(), use, (150, 40))
+
+
 @pytest.mark.parametrize("goal", ["max", "min"])
 def test_beside_a_chart_the_better_end_is_the_one_that_the_run_says(world: World, goal: str) -> None:
     world.run("demo-aaaaaa", spec=spec({"name": "zeal", "goal": goal}))

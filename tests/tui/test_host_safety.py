@@ -11,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from armada.__main__ import main
-from armada.store import checkpoints, labels, run_sync, transfers
+from armada.store import checkpoints, hosts, labels, run_sync, transfers
 from armada.store.transfers import Transfer
 from armada.tui.screens.host_card import wrapped
 from armada.tui.symbols import UNICODE
@@ -85,6 +85,30 @@ def test_this_machine_with_home_on_it_is_not_said_to_be_destroyed(
         (line,) = safety_lines(UNICODE, [here], {}, NOW, room)
         assert "".join(part for part, _ in line) == said
     assert in_brief(UNICODE, here, [], NOW)[0] == brief
+
+
+def test_a_host_that_was_wiped_or_removed_need_not_be_asked(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"}, wiped={"ssh": "root@192.0.2.2"})
+    for host in ("box", "wiped", "gone"):
+        world.run(f"{host}-aaaaaa", host=host, state="succeeded")
+        world.checkpoint(f"{host}-aaaaaa", 5, home=True)
+        world.last_sync(f"{host}-aaaaaa")
+    hosts.mark_released(world.database, "wiped", time.time())
+    world.run("lost-aaaaaa", host="lost", state="succeeded")
+
+    async def use(pilot: Pilot[None]) -> None:
+        for key in ("1", "4"):
+            await pilot.press(key)
+            seen = await shows(pilot, "1 checkpoint home · removed", "1 checkpoint home · wiped")
+            assert seen.count("· removed") == 1
+            lost = next(line for line in seen.splitlines() if "▲ lost" in line)
+            assert "removed: the last sync of 1 run is missing, no checkpoint yet" in lost, lost
+            assert key == "1" or "z archives its runs" in lost
+            lines = [line for line in seen.splitlines() if "3 r before you destroy" in line]
+            assert len(lines) == 1, seen
+            assert "box" in lines[0]
+
+    drive(world.board(), use, (240, 48))
 
 
 def test_in_a_narrow_panel_the_words_are_short() -> None:

@@ -174,6 +174,26 @@ def test_a_vast_terminal_says_what_all_gpus_do_beside_the_runs(world: World) -> 
     drive(world.board(), use, (250, 60))
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_a_host_without_gpus_has_no_charts_of_them(world: World, size: tuple[int, int]) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"}, far={"ssh": "root@192.0.2.2"})
+    hosts.record_facts(world.database, "box", {"gpus": []})
+    hosts.record_facts(world.database, "far", {"gpus": [gpu(0)]})
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        seen = await shows(pilot, "box has no GPU")
+        assert "utilisation" not in seen
+        await pilot.press("down")
+        seen = await shows(pilot, "utilisation %")
+        await lacks(pilot, "box has no GPU")
+        assert all(seen.count(word) >= 4 for word in ("daemon records", "host")), "the sentence is wrapped, not cut"
+        await pilot.press("up")
+        await shows(pilot, "box has no GPU")
+
+    drive(world.board(), use, size)
+
+
 def test_the_history_of_the_gpus_is_drawn_for_the_host_under_the_cursor_over_several_spans(world: World) -> None:
     world.hosts(box={"ssh": "root@192.0.2.1"}, far={"ssh": "root@192.0.2.2"})
     for host in ("box", "far"):

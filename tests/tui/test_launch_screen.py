@@ -98,7 +98,8 @@ def test_settings_are_edited_in_place_and_become_changes_of_the_command(world: W
         await shows(pilot, "sync.transfer: ", "auto", "rsync", "stream")
         await pilot.press(*"rsync", "enter")
         await shows(pilot, "sync.transfer=rsync", "2 changes")
-        await at(pilot, "name")
+        await pilot.press("home")
+        await until(pilot, lambda: launch(pilot).form.table.cursor == "name")
         await pilot.press("enter", *"on: #1", "enter")  # text gets the quotes that YAML needs
         await until(pilot, lambda: launch(pilot).changes == ["stop_grace_s=5", "sync.transfer=rsync", 'name="on: #1"'])
         await at(pilot, "stop_grace_s")
@@ -302,6 +303,24 @@ def test_the_first_rows_are_shown_and_hostile_text_is_inert(world: World, file: 
     drive(world.board(), use)
 
 
+def test_what_is_typed_for_a_variable_is_text(world: World, file: Path) -> None:
+    file.write_text(EXPERIMENT + "env: {LR: '0.3'}\n")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await opened(pilot)
+        await at(pilot, "env.LR")
+        await pilot.press("enter")
+        await shows(pilot, "enter takes it", "0.3", "text")
+        await pilot.press(*["backspace"] * 3, *"0.9", "enter")
+        await until(pilot, lambda: launch(pilot).changes == ['env.LR="0.9"'])
+        await shows(pilot, "1 change")
+        launch(pilot).fields["set"].value = "env.LR=0.9"
+        await shows(pilot, "around all: --set 'env.LR=")
+        assert "shell" not in screen(pilot)
+
+    drive(world.board(), use)
+
+
 def record(world: World, **settings: Any) -> None:
     """A run of exp.yaml with other settings."""
     from armada.config.experiments import load_experiment
@@ -335,6 +354,27 @@ def test_a_run_is_launched_again_with_its_settings(
             file.name,
         ]
         assert sorted(started[0]) == sorted(wanted)
+
+    drive(world.board(), use)
+
+
+@pytest.mark.parametrize(("name", "kept"), [("hello RATE=1", []), ("mine RATE=1", ["name=mine"]), ("x", ["name=x"])])
+def test_a_cell_is_launched_again_without_the_name_that_says_its_settings(
+    world: World, file: Path, name: str, kept: list[str]
+) -> None:
+    from armada.config.experiments import load_experiment
+
+    experiment = load_experiment(file, ['env={RATE: "1"}'])
+    sweep = {"id": "hello-x7", "cell": 1, "label": "RATE=1", "values": {"env.RATE": "1"}}
+    spec = {"job": {"argv": ["true"]}, "experiment": json.loads(experiment.model_dump_json()), "sweep": sweep}
+    world.run("demo-aaaaaa", name=name, host="local", state="failed", spec=spec)
+    world.database.connection.execute("UPDATE runs SET experiment = ?", (str(file),))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "1 of 1 runs")
+        await pilot.press("R")
+        await until(pilot, lambda: launch(pilot).fields["set"].value)
+        assert sorted(launch(pilot).changes or ()) == ['env={RATE: "1"}', *kept]
 
     drive(world.board(), use)
 

@@ -266,7 +266,7 @@ def test_the_gpus_of_a_host_are_drawn_again_only_if_something_came(
         with full.database.transaction() as connection:
             connection.execute("DELETE FROM telemetry")
         await go(pilot, "hosts")
-        await shows(pilot, "the daemon records this while it watches the host")
+        await shows(pilot, "far has no GPU")
 
     drive(full.board(), use, (160, 48))
 

@@ -288,3 +288,15 @@ def test_what_the_first_opening_of_a_run_reads_with_is_imported_before(world: Wo
         [sys.executable, "-c", READS, str(world.home.store)], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_compare_that_was_made_ahead_begins_with_the_metric_of_the_runs(full: World) -> None:
+    for run_id in ("one-aaaaaa", "two-bbbbbb"):
+        full.losses(run_id, [0.5, 0.25], name="eval_loss")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await all_made(pilot)
+        await pilot.press("a", "c")
+        await shows(pilot, "eval_loss against step", "best: lowest eval_loss")
+
+    drive(full.board(), use, (160, 48))

@@ -451,3 +451,51 @@ def test_under_the_cursor_the_keys_that_help_hang_behind_the_reason(world: World
         await lacks(pilot, "r check again")
 
     drive(world.board(), use)
+
+
+def test_the_key_line_leaves_out_what_a_run_that_succeeded_needs_no_more(world: World) -> None:
+    world.run("calm-aaaaaa", state="succeeded")
+    world.run("busy-bbbbbb", state="running")
+
+    async def use(pilot: Pilot[None]) -> None:
+        first = pilot.app.screen
+        assert isinstance(first, RunsScreen)
+        await shows(pilot, "2 of 2 runs", "x stop")
+        first.table.place("calm-aaaaaa")
+        seen = (await shows(pilot, "n launch")).splitlines()[-1]
+        assert "x stop" not in seen
+        assert "u resume" not in seen
+        first.table.place("busy-bbbbbb")
+        await shows(pilot, "x stop")
+
+    drive(world.board(), use, (80, 24))
+
+
+def test_runs_of_one_name_are_told_apart_by_the_ends_of_their_ids(world: World) -> None:
+    for end in ("0d30y8", "q7q7q7"):
+        world.run(f"own-script-{end}", name="own-script")
+    world.run("other-script-abcdef", name="other-script")
+
+    async def use(pilot: Pilot[None]) -> None:
+        seen = await shows(pilot, "own-scri… 0d30y8", "own-scri… q7q7q7", "other-script")
+        assert "abcdef" not in seen.partition("NAME")[2].partition("╰")[0], "nobody else has its name"
+        await pilot.resize_terminal(160, 48)
+        await shows(pilot, "own-script 0d30y8", "own-script q7q7q7", "other-script abcdef")
+
+    drive(world.board(), use, (80, 24))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_a_cost_in_a_currency_without_a_sign_is_not_cut(world: World, size: tuple[int, int]) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1", "price": "12.40 EUR"})
+    world.run("demo-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        if size[0] == 120:  # else COST has no room
+            await until(pilot, lambda: " EUR" in screen(pilot).partition("NAME")[2].partition("╰")[0])
+        assert "EUR…" not in screen(pilot)
+        await pilot.press("3")
+        seen = await shows(pilot, "PRICE", "not checked")
+        assert "12.40 EUR/h" in next(line for line in seen.splitlines() if " box " in line)
+
+    drive(world.board(), use, size)

@@ -278,6 +278,26 @@ def test_cells_whose_names_do_not_fit_show_what_they_differ_by(world: World) -> 
     drive(world.board(), use, (120, 36))
 
 
+def test_the_best_cell_is_named_as_the_others_are(world: World) -> None:
+    for cell, name in enumerate(("toy LR=0.1 SEED=1", "toy LR=0.3 SEED=1", "toy LR=0.3 SEED=2"), 1):
+        spec = {"job": {"argv": ["true"]}, "experiment": {}, "sweep": {"id": "toy-j0sphr", "cell": cell}}
+        world.run(f"toy-j0sphr-{cell}aaaaaa", name=name, spec=spec)
+        world.losses(f"toy-j0sphr-{cell}aaaaaa", [1.0 / cell])
+        world.losses(f"toy-j0sphr-{cell}aaaaaa", [abs(cell - 2.0) + 0.4532], name="eval_loss")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "▸ toy-j0sphr  ", "0.4532")
+        await pilot.press("right")
+        seen = await shows(pilot, "└ …0.1 1 ", "└ …0.3 1 best", "└ …0.3 2 ")
+        listed = seen.partition("Runs")[2].partition("╰")[0]
+        assert "SEED" not in listed
+        assert (listed.count("0.4532"), listed.count("1.453")) == (2, 2), "as in the row of the sweep"
+        await pilot.resize_terminal(190, 36)
+        await shows(pilot, "└ toy LR=0.3 SEED=1", "0.453 best")
+
+    drive(world.board(), use, (80, 24))
+
+
 def test_what_cells_differ_by_ends_no_number_and_names_few_keys() -> None:
     names = ["sw lr=1e-05 batch=8", "sw lr=1e-06 batch=8", "sw lr=1e-05 batch=16"]
     alike = beginning_of(names)

@@ -205,3 +205,7 @@ def test_an_end_names_a_run_once_and_no_file() -> None:
     assert failed == "launch x.yaml ended with 2: there is no such file\n(7 shows its output)"
     assert Ended("pull", 1, "not started: no room", log.parent).words == "pull: not started: no room"
     assert Ended("ps", 0, "", log).words == "ps done"
+    launched = Ended("launch long.yaml on local", 0, "launched   long-9wqnyx on local", log)
+    assert launched.words == "launch long.yaml on local done: long-9wqnyx"
+    plain = Ended("launch long.yaml", 0, "launched   long-9wqnyx on local, pid 7", log)
+    assert plain.words == "launch long.yaml done: long-9wqnyx on local, pid 7"

@@ -76,7 +76,11 @@ class MetricChoice(View):
         return self._best_by.get(run_id)
 
     def choose_own_metric(self) -> None:
-        """Compare by the runs' own metric, unless the user picked one. It stays while the screen is open."""
+        """Compare by the runs' own metric, unless the user picked one that they have. It stays while the screen is open."""
+        if not self.rows:
+            return  # a screen that is made ahead
+        if self.choices.is_picked and self.known and self.choices.metric not in self.known:
+            self.choices.is_picked = False  # it was picked for other runs
         if self.is_settled or not self.are_stated:
             return
         details = [self.snapshot.details[row.id] for row in self.rows]

@@ -69,7 +69,7 @@ class RunOrder(MetricChoice):
         self.marked, self._pinned = marked_on(self.board), pins_of(self.board)
         self.run_ids = [row.id for row in self.board.marked[:MOST]]
         self._fresh = frozenset(self.run_ids) - self.choices.places.keys()
-        self._is_ordered = False
+        self._is_ordered = self._is_chosen = False
         self.places = dict(zip(self.run_ids, self.choices.place_runs(self.run_ids, MOST), strict=True))
 
     def order_runs(self) -> bool:

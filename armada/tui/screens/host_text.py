@@ -7,10 +7,12 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
 from armada.config.profiles import DERIVED
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import RecordedFacts
-from armada.tui.gpu_strips import faded, gpu_spans, gpus_or_queue, loads, points_of
+from armada.tui.gpu_strips import NO_GPU, faded, gpu_spans, gpus_or_queue, loads, points_of
 from armada.tui.host_runs import idle_since, is_idle_money, needing
 from armada.tui.kept import Kept
 from armada.tui.widgets.list_table import Item, Line
@@ -43,6 +45,7 @@ COLUMNS = (
     Column("DISK FREE", 9, right=True, rank=6),
     Column("LAST SEEN", 10, rank=7),
 )
+GPUS, PRICE = ([column.title for column in COLUMNS].index(title) for title in ("GPUS", "PRICE"))
 GPUS_SHOWN = 16
 QUEUE_SHOWN = 4
 HISTORY_WIDE, HISTORY, HISTORY_NARROW = 45, 16, 6
@@ -52,6 +55,30 @@ WIDE = 150
 NARROW = 110
 FREE = "free"
 _LIMIT = re.compile(r"(?:(\d{1,4})-)?(?:(\d{1,4}):)?(\d{1,4}):(\d{2})")
+
+
+def columns_for(hosts: Sequence[HostView], now: float) -> tuple[Column, ...]:
+    """Return the columns, of which that of prices is wide enough for each of them if there is room.
+
+    That of GPUs yields it what its words do not need.
+    """
+    prices = (host.tariff.price_at(now) for host in hosts if host.tariff is not None)
+    wide = max((cell_len(price.text) for price in prices if price is not None), default=0)
+    gpus, price = COLUMNS[GPUS], COLUMNS[PRICE]
+    if wide <= price.width:
+        return COLUMNS
+    needed = max(cell_len(_gpus_of(host)) for host in hosts)
+    fitted = {
+        GPUS: gpus._replace(width=min(gpus.width, max(needed, len(gpus.title)))),
+        PRICE: price._replace(wants=wide),
+    }
+    return tuple(fitted.get(place, column) for place, column in enumerate(COLUMNS))
+
+
+def _gpus_of(host: HostView) -> str:
+    """Say which GPUs a host has, or that nobody asked it."""
+    is_known = host.record is not None and host.record.facts is not None
+    return gpus_or_queue(host.facts or RecordedFacts()) if is_known else "not checked"
 
 
 class GpuLines:
@@ -119,7 +146,7 @@ def host_item(
         return (
             (sign,),
             ((sanitize_line(host.name, 60), "strong"), ("" if host.configured else unknown, "dim")),
-            ((gpus_or_queue(facts) if is_known else "not checked", "plain"),),
+            ((_gpus_of(host), "plain"),),
             lines.together(host, shown, is_stale=is_stale) if gpus else (("" if is_known else "c checks it", "dim"),),
             _work(active, facts, snapshot),
             (safe,),
@@ -142,6 +169,11 @@ def host_item(
     if len(gpus) > GPUS_SHOWN:
         more.append((((f"and {counted(len(gpus) - GPUS_SHOWN, 'GPU')} more", "dim"),),))
     return Item(host.name, cells, tuple(more))
+
+
+def has_no_gpu(host: HostView) -> bool:
+    """Return whether a host was asked and is a machine without GPUs; a cluster has those of its queue."""
+    return host.facts is not None and not host.facts.gpus and gpus_or_queue(host.facts) == NO_GPU
 
 
 def _work(active: Sequence[RunRow], facts: RecordedFacts, snapshot: Snapshot) -> tuple[Span, ...]:

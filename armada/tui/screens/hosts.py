@@ -12,7 +12,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
 from armada.tui.host_runs import NO_RUNS
 from armada.tui.screens.host_card import HostCosts, card_lines, wrapped
-from armada.tui.screens.host_text import COLUMNS, host_item
+from armada.tui.screens.host_text import COLUMNS, columns_for, has_no_gpu, host_item
 from armada.tui.screens.keys import keys_of
 from armada.tui.screens.question import Question
 from armada.tui.screens.verdict import ask_release, show_verdict
@@ -146,6 +146,8 @@ class HostsScreen(View):
                 for host in hosts
             ]
 
+        if (columns := columns_for(hosts, now)) != self.table.columns:
+            self.table.set_columns(columns)
         shown = items(lists=True) if width >= VAST else []
         fits = bool(shown) and sum(1 + len(item.more) for item in shown) < int(self.size.height * LISTED) - BESIDES
         self.table.show_items(listed := shown if fits else items(lists=False))
@@ -159,7 +161,8 @@ class HostsScreen(View):
     def _show_history(self) -> None:
         if (host := self.host) is not None and self.history.display:
             memory = max((gpu.memory_total_bytes or 0.0 for gpu in host.gpus), default=0.0)
-            self.history.show(host.name, SPANS_S[self._span], host.history, memory, len(host.gpus))
+            gpus = len(host.gpus) if host.gpus or has_no_gpu(host) else None
+            self.history.show(host.name, SPANS_S[self._span], host.history, memory, gpus)
 
     def _card(self, host: HostView, runs: RunsOfHost, now: float) -> Iterable[tuple[Span, ...]]:
         if host.name not in self._opened:

@@ -126,7 +126,7 @@ class LaunchScreen(LaunchParts):
         frame.title(self.plan, "Checks")
         self.plan.say(
             "Type an experiment and a host; the plan appears by itself. ^o opens a list, ^l launches, esc goes back.\n"
-            " Enter in an empty host field compares all hosts; the host `auto` is the one that ends first."
+            "Enter in an empty host field compares all hosts; the host `auto` is the one that ends first."
         )
 
     def wants(self) -> Subscription:

@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 from armada.filters.keys import UnknownKey, resolve
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.arrangement import HEADS, SORTS
-from armada.tui.bindings import bindings
+from armada.tui.bindings import bindings, of
 from armada.tui.filtering import Query
 from armada.tui.gpu_strips import SPAN_S
 from armada.tui.listing import Listing
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from armada.tui.best import Wanted
     from armada.tui.curves import CurveUpdate
     from armada.tui.snapshot import RunRow, Snapshot
+SUCCEEDED_OFFERS = frozenset(key.action for key in of("runs")) - {"stop", "resume"}
+"""What the key line offers for runs that succeeded."""
 
 
 class RunsScreen(RunsChoices):
@@ -81,6 +83,8 @@ class RunsScreen(RunsChoices):
 
     def __init__(self) -> None:
         super().__init__()
+        self._has_succeeded = False
+        """Whether all runs that an act concerns have succeeded."""
         self._drawn: tuple[int, tuple[object, ...]] = (-1, ())
         self._awaited: tuple[str | None, set[str], str | None] | None = None
         self._columns_of: tuple[list[str], object] = ([], None)
@@ -110,7 +114,18 @@ class RunsScreen(RunsChoices):
 
     @property
     def offers(self) -> frozenset[str] | None:
-        return OFFERS if self.has_class("empty") else None
+        if self.has_class("empty"):
+            return OFFERS
+        return SUCCEEDED_OFFERS if self._has_succeeded else None
+
+    def _say_keys(self) -> None:
+        """Leave what a run that succeeded needs no more out of the key line."""
+        by_id, meant = self.snapshot.by_id, self.table.marked or self.table.runs_of(self.table.cursor or "")
+        rows = [by_id[run_id] for run_id in meant if run_id in by_id]
+        succeeded = bool(rows) and all(row.run.state == "succeeded" for row in rows)
+        if succeeded != self._has_succeeded:
+            self._has_succeeded = succeeded
+            self.keys.refresh()
 
     def wants(self) -> Subscription:
         cursor = self.cursor_run
@@ -169,6 +184,7 @@ class RunsScreen(RunsChoices):
         self.preview.take(snapshot.row(self.cursor_run), updates)
         self.answers.take(snapshot)
         self._share_room()
+        self._say_keys()
         self.field.renew(snapshot, a.query.error)
         self._say(self.table.run_count)
         if not self.field.is_open:
@@ -299,6 +315,7 @@ class RunsScreen(RunsChoices):
     # Events of the table --------------------------------------------------------------------------------------------
 
     def on_table_rested(self) -> None:
+        self._say_keys()
         self.preview.take(self.snapshot.row(self.cursor_run), ())
         if self.is_current:
             self.board.want(self.wants())

@@ -12,7 +12,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.sweeps.counts import word_of
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.host_loads import HostLoads
-from armada.tui.widgets.host_safety import Safety, matters, moving_by_host, safety_lines, safety_of
+from armada.tui.widgets.host_safety import Safety, gone_hosts, matters, moving_by_host, safety_lines, safety_of
 from armada.tui.widgets.panel import Panel, Spans
 from armada.units import clock, counted
 
@@ -160,7 +160,8 @@ class Answers(Horizontal):
         self._tally.take(snapshot)
         now, moving = time.time(), moving_by_host(snapshot)
         in_sight = self._tally.safety[: self.safe.size.height]
-        lines = safety_lines(self.symbols, in_sight, moving, now, self.safe.size.width)
+        gone = gone_hosts(snapshot, in_sight)
+        lines = safety_lines(self.symbols, in_sight, moving, now, self.safe.size.width, gone=gone)
         self.safe.show(lines if self._tally.safety else no_hosts(snapshot))
         self.happened.show(
             [self._news_line(*each, now) for each in of_hosts(self._tally.news)[: self.happened.size.height]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, ClassVar
 
@@ -166,8 +167,9 @@ class Chart(Plane):
                 words = "no points in this part: 0 shows all"
             else:
                 words = self.empty
-            said = Strip([Segment("  " + self.symbols.text(words), self._style("dim"))])
-            strips.append(said.adjust_cell_length(width, plain))
+            for said in textwrap.wrap(self.symbols.text(words), max(1, width - 3)):
+                strip = Strip([Segment(f"  {said}", self._style("dim"))])
+                strips.append(strip.adjust_cell_length(width, plain))
             return [*strips, *(Strip.blank(width, plain) for _ in range(height - 2))][:height]
         y0, y1 = self._heights(extents)
         canvas, window = Canvas(room, rows), Window(x0, x1, y0, y1)

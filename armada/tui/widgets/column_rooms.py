@@ -27,8 +27,12 @@ def rooms_of(columns: Sequence[Column], width: int, shown: Sequence[int]) -> dic
         shown: The places of the columns that fit.
     """
     over = max(0, width - 2 - sum(columns[i].width + 1 for i in shown))
+    least = {i: columns[i].width for i in shown}
+    for i in shown:
+        wanted = min(over, max(0, columns[i].wants - least[i]))
+        least[i], over = least[i] + wanted, over - wanted
     shares = sum(columns[i].grow for i in shown) or 1
-    rooms = {i: min(columns[i].most, columns[i].width + over * columns[i].grow // shares) for i in shown}
+    rooms = {i: min(max(columns[i].most, least[i]), least[i] + over * columns[i].grow // shares) for i in shown}
     left = width - 2 - sum(room + 1 for room in rooms.values())
     wider = sorted((columns[i].widest - room, i) for i, room in rooms.items() if columns[i].widest > room)
     for place, (more, i) in enumerate(wider):

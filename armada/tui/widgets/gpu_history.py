@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 from textual.containers import Grid
+from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.curves import NAN, Levels
@@ -71,28 +72,39 @@ class Shown(NamedTuple):
     span_s: float
     points: Mapping[int, tuple[Point, ...]]
     memory_gib: float
-    gpus: int
-    """How many the host has."""
+    gpus: int | None
+    """How many the host has; None if that is not known."""
+
+    @property
+    def has_none(self) -> bool:
+        """Whether the host has no GPU, and had none."""
+        return self.gpus == 0 and not self.points
 
 
 class GpuHistory(Grid):
-    """A chart per measure; a curve or a strip per GPU."""
+    """A chart per measure; a curve or a strip per GPU. Of a host without GPUs only that it has none."""
 
     DEFAULT_CSS = """
     GpuHistory { grid-size: 2 2; }
     GpuHistory.wide { grid-size: 4 1; }
     GpuHistory GpuChart { height: 1fr; }
+    GpuHistory Static { display: none; color: $text-muted; padding: 0 2; }
+    GpuHistory.none { grid-size: 1 1; }
+    GpuHistory.none GpuChart { display: none; }
+    GpuHistory.none Static { display: block; }
     """
 
     def __init__(self, symbols: Symbols) -> None:
         super().__init__()
         self.symbols = symbols
+        self._none = Static(markup=False)
         self._shown: Shown | None = None
         self._drawn: object = None
 
     def compose(self) -> ComposeResult:
         for _ in MEASURES:
             yield GpuChart(self.symbols, classes=frame.FRAME)
+        yield self._none
 
     def on_resize(self) -> None:
         if self._shown is not None:
@@ -109,7 +121,7 @@ class GpuHistory(Grid):
         span_s: float,
         points: Mapping[int, tuple[Point, ...]] | None,
         memory_bytes: float | None = None,
-        gpus: int = 0,
+        gpus: int | None = None,
     ) -> None:
         """Draw the history, unless it is already drawn.
 
@@ -128,11 +140,15 @@ class GpuHistory(Grid):
 
     def _draw(self, shown: Shown) -> None:
         newest = {gpu: (len(of_gpu), of_gpu[-1]) for gpu, of_gpu in shown.points.items()}
-        stamp = (shown.host, shown.span_s, shown.memory_gib, newest, self.size)
+        stamp = (shown.host, shown.span_s, shown.memory_gib, newest, shown.has_none, self.size)
         if stamp == self._drawn:
             return
         self._drawn = stamp
-        self.set_class(self._is_wide(len(newest) or shown.gpus), "wide")
+        self.set_class(self._is_wide(len(newest) or shown.gpus or 0), "wide")
+        self.set_class(shown.has_none, "none")
+        if shown.has_none:
+            self._none.update(self.symbols.text(f"{sanitize_line(shown.host, 60)} has no GPU"))
+            return
         gpus = sorted(shown.points.items())[: len(SIGNS)]
         names, titles = tuple(str(gpu) for gpu, _ in gpus), self._titles(shown)
         for place, (chart, measure) in enumerate(zip(self.query(GpuChart), MEASURES, strict=True)):

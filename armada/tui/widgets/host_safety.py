@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 NAMES = 14
 """Characters of a host's name."""
+REMOVED = "removed"
+"""What became of a host that is not listed any more."""
 INDENT = 2
 """Cells before a line of a panel."""
 
@@ -99,6 +101,16 @@ def moving_by_host(snapshot: Snapshot) -> dict[str, list[Transfer]]:
         if each.state == "running" and row is not None:
             moving.setdefault(row.host, []).append(each)
     return moving
+
+
+def gone_hosts(snapshot: Snapshot, found: Iterable[Safety]) -> dict[str, str]:
+    """Return what became of those hosts that were wiped, or are not listed any more."""
+    listed = {sanitize_line(host.name, 80): host for host in snapshot.hosts}
+    gone = {name: "wiped" for name, host in listed.items() if host.record is not None and host.record.released_at}
+    # The hosts of hosts.yaml come after those that the store knows, and this machine is always one of them.
+    if snapshot.config_trouble is None and any(host.configured for host in snapshot.hosts):
+        gone |= {each.host: REMOVED for each in found if each.host not in listed}
+    return gone
 
 
 def stopped_s(each: Transfer, now: float) -> float:
@@ -197,6 +209,7 @@ def safety_lines(
     now: float,
     room: int,
     picture: Callable[[Safety, int, bool], Sequence[Span]] | None = None,
+    gone: Mapping[str, str] | None = None,
 ) -> list[Spans]:
     """Return a line for each host: its sign, its name, a picture if there is one, and the verdict.
 
@@ -208,6 +221,7 @@ def safety_lines(
         room: Cells of a line; where one does not fit, the words of all are short, and then their pictures.
         picture: Draws what stands between the name and the words, from a host, the number of its transfers, and whether
             it must be short.
+        gone: What became of hosts that need not be asked any more; see `gone_hosts`.
     """
     names = [sanitize_line(each.host, NAMES) for each in found]
     wide = max(map(cell_len, names), default=0)
@@ -218,8 +232,11 @@ def safety_lines(
             travels = moving.get(each.host, ())
             (sign, style), said = verdict(symbols, each, travels, now, brief=brief)
             if style == "good":
-                hint = " · this machine" if each.is_local else " · 3 r before you destroy it"
+                left = (gone or {}).get(each.host, "3 r before you destroy it")
+                hint = f" · {'this machine' if each.is_local else left}"
                 said = [*said, (hint, "more")]
+            elif (gone or {}).get(each.host) == REMOVED:
+                said = [(f"{REMOVED}: ", style), *said[1:], (" · z archives its runs", "more")]
             drawn = picture(each, len(alive(travels, now)), is_narrow) if picture is not None else ()
             lines.append([(f"{sign} ", style), (f"{name}{' ' * (wide - cell_len(name))}  ", "strong"), *drawn, *said])
         if all(INDENT + sum(cell_len(words) for words, _ in line) <= room for line in lines):

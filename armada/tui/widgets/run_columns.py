@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from armada.costs.price import DOLLARS
 from armada.filters.cells import is_number
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.widgets.column_rooms import places_shown
 from armada.tui.widgets.table import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from armada.costs.tariff import Tariff
     from armada.filters.keys import Key
 
 PROGRESS = Column("PROGRESS", 17, widest=40)
@@ -34,6 +36,8 @@ USUAL = {
     "seen": Column("SEEN", 10),
 }
 """The usual columns, by the keys of what they show."""
+LONG_COST = 10
+"""Cells for `123.45 EUR`: a currency without a sign needs more than dollars."""
 STATE = Column("", 1, rank=-1000)
 COLUMNS = (STATE, *USUAL.values())
 
@@ -49,6 +53,14 @@ def columns_of(keys: Sequence[Key]) -> tuple[tuple[str, ...], tuple[Column, ...]
         if is_usual(key) and key.name == "loss":
             columns[BESIDE] = SPARK
     return tuple(columns), tuple(columns.values())
+
+
+def with_room_for_costs(columns: Sequence[Column], tariffs: Iterable[Tariff | None]) -> tuple[Column, ...]:
+    """Return the columns, of which that of costs has room for the currencies of the prices."""
+    is_long = any(price.currency != DOLLARS for each in tariffs if each is not None for price in each.prices)
+    cost = USUAL["cost"]
+    wanted = cost._replace(wants=LONG_COST if is_long else 0)
+    return tuple(wanted if column._replace(wants=0) == cost else column for column in columns)
 
 
 def is_usual(key: Key) -> bool:

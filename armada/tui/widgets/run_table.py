@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -10,8 +11,8 @@ from rich.cells import cell_len
 from armada.filters.cells import cell
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.arrangement import Again, Heading
-from armada.tui.beginnings import alike_by_sweep, first_fitting, short_forms, width_of
-from armada.tui.best import LOSS, best_of
+from armada.tui.beginnings import alike_by_sweep, common_form, first_fitting, short_forms, width_of
+from armada.tui.best import EVAL_LOSS, LOSS, best_of
 from armada.tui.filtering import subject_of
 from armada.tui.folds import Fold, done
 from armada.tui.kept import Kept
@@ -37,6 +38,7 @@ from armada.tui.widgets.run_columns import (
     USUAL,
     columns_of,
     is_usual,
+    with_room_for_costs,
 )
 from armada.tui.widgets.run_signs import STATE_STYLES, glyph
 from armada.tui.widgets.table import Cells, Entry, Span, Table
@@ -57,6 +59,8 @@ DEEPEST = 6
 """Runs that follow more are not indented further."""
 BEST = " best"
 """The sign of the best run, behind its value or its name."""
+SHORTEST = 4
+"""Cells of a name beside which the end of an id may stand."""
 NOT_LISTED, FOLDED = "not listed", "in a folded row"
 """Where a marked run is that has no line of its own."""
 NONE_LIKE_THIS = "no run matches: esc clears the filter"
@@ -90,6 +94,10 @@ class RunTable(Table):
         self._run_count: int | None = None
         self._alike: dict[str, int] | None = None
         """How many characters the names of a sweep's listed cells begin with alike, by sweep; None: not counted yet."""
+        self._levels: dict[tuple[str, int], int] = {}
+        """The first short form in which the names of a sweep's listed cells all fit, by sweep and room."""
+        self._twins: frozenset[str] | None = None
+        """The names that several listed runs have; None: not counted yet."""
         self._sparks: Kept[str] = Kept()
 
     def choose(self, keys: Sequence[Key]) -> None:
@@ -98,7 +106,8 @@ class RunTable(Table):
             return
         self._keys = {key.name: key for key in keys}
         self._names, columns = columns_of(keys) if keys else (tuple(USUAL), COLUMNS[1:])
-        self.set_columns((COLUMNS[0], *columns))
+        tariffs = (host.tariff for host in self.snapshot.hosts)
+        self.set_columns(with_room_for_costs((COLUMNS[0], *columns), tariffs))
 
     def key_of(self, place: int) -> Key | None:
         """Return what the column of the user's choice at a place shows; None if it is not one."""
@@ -124,7 +133,10 @@ class RunTable(Table):
             entries.append(Entry(key, source))
             if line.trouble is not None and not (isinstance(line, Fold) and line.is_open):
                 entries.append(Entry(key, source, "more"))
-        self._run_count = self._alike = None
+        self._run_count = self._alike = self._twins = None
+        columns = with_room_for_costs(self.columns, (host.tariff for host in snapshot.hosts))
+        if columns != self.columns:
+            self.set_columns(columns)
         self.show(entries)
 
     def replace(self, sources: Mapping[str, object]) -> None:
@@ -316,7 +328,7 @@ class RunTable(Table):
             "host": ((text(row.host), "plain"),),
             "gpus": (gpus_of(row),),
             "progress": progress_of(row, now, self._room_of_progress, self.symbols),
-            "loss": (loss_of(row),),
+            "loss": (self._loss_of(row, depth),),
             BESIDE: self._beside(run.run_id),
             "speed": ((figure(run.tokens_per_s) if run.tokens_per_s else "", "plain"),),
             "eta": (eta_of(row),),
@@ -352,6 +364,14 @@ class RunTable(Table):
         """Whether the column beside the loss is in sight."""
         return any(self.columns[at] is SPARK for at, _ in self._fit(self._room))
 
+    def _loss_of(self, row: RunRow, depth: int) -> Span:
+        """The newest loss; of a sweep's cell the one by which cells are ranked, as in their sweep's row, if it is only there."""
+        standing, found = self.standings.get(row.id), self.snapshot.bests.get(row.id)
+        if not (depth and row.run.sweep) or self._has_beside or standing is None or standing.value is None:
+            return loss_of(row)
+        metric = found.stated.name if found is not None and found.stated is not None else EVAL_LOSS.name
+        return (short_number(standing.value, LOSS_ROOM), "plain") if metric.endswith(LOSS) else loss_of(row)
+
     def _beside(self, run_id: str) -> tuple[Span, ...]:
         """The value of the metric by which a cell of a sweep stands among the others, else the curve; and which is the best."""
         standing = self.standings.get(run_id)
@@ -374,12 +394,22 @@ class RunTable(Table):
         """The pin, the name, the best's sign, the star, the end of the id and, if there is room for them, the tags."""
         run, text = row.run, self.symbols.text
         guide, best = self._guided(row, depth), self._sign_of_best(row.id)
-        room = self._room_of_name - width_of(guide) - width_of(best)
-        name = (self._named(row, room), "plain" if run.ended else "strong")
         star: tuple[Span, ...] = ((text(f" {self.symbols.star}"), "accent"),) if run.starred_at is not None else ()
         end: tuple[Span, ...] = ((f" {run.run_id[-6:]}", "dim"),) if "id" not in self._keys else ()
+        room = self._room_of_name - width_of(guide) - width_of(best)
+        left = room - width_of(star) - width_of(end)
+        if SHORTEST <= left < cell_len(row.name) and self._is_twin(row):
+            room = left  # the end of its id is all that tells it from the others
+        name = (self._named(row, room), "plain" if run.ended else "strong")
         tags: tuple[Span, ...] = ((text(_tags(row)), "dim"),) if run.tags and "tag" not in self._keys else ()
         return (*guide, name, *best, *star, *end, *tags)
+
+    def _is_twin(self, row: RunRow) -> bool:
+        """Whether another listed run has the same name."""
+        if self._twins is None:
+            runs = {each.source.id: each.source.name for each in self.entries if isinstance(each.source, RunRow)}
+            self._twins = frozenset(name for name, count in Counter(runs.values()).items() if count > 1)
+        return row.name in self._twins
 
     @property
     def _room_of_name(self) -> int:
@@ -395,13 +425,27 @@ class RunTable(Table):
 
     def _named(self, row: RunRow, room: int) -> str:
         """The name of a run, cut to its room; of a cell whose name does not fit, the part by which it differs from others."""
-        name = row.name
-        if not row.run.sweep or cell_len(name) <= room:
+        name, sweep = row.name, row.run.sweep
+        if not sweep:
             return self.symbols.shortened(name, room)
         if self._alike is None:
-            self._alike = alike_by_sweep(each.source for each in self.entries if isinstance(each.source, RunRow))
-        forms = map(self.symbols.text, short_forms(name, self._alike.get(row.run.sweep, 0)))
-        return self.symbols.shortened(first_fitting(forms, room), room)
+            self._alike, self._levels = alike_by_sweep(self._listed), {}
+        # All cells of a sweep leave out the same, also beside the sign of the best one: a lone `1` would be its rank.
+        least = room if self._sign_of_best(row.id) or row.id not in self.standings else room - self._room_of_best
+        if (sweep, least) not in self._levels:
+            names = [each.name for each in self._listed if each.run.sweep == sweep]
+            self._levels[sweep, least] = common_form(names, self._alike.get(sweep, 0), least)
+        form = short_forms(name, self._alike.get(sweep, 0))[self._levels[sweep, least]]
+        return self.symbols.shortened(self.symbols.text(form), room)
+
+    @property
+    def _listed(self) -> Iterator[RunRow]:
+        return (each.source for each in self.entries if isinstance(each.source, RunRow))
+
+    @property
+    def _room_of_best(self) -> int:
+        """The cells that the sign of the best run takes from its name."""
+        return 0 if self._has_beside else len(BEST)
 
     def _guided(self, row: RunRow, depth: int) -> tuple[Span, ...]:
         """The guide before a run that hangs under another row, and the sign of a pinned one."""

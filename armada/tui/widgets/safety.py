@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from armada.tui.widgets import frame
 from armada.tui.widgets.answers import Tally, no_hosts
-from armada.tui.widgets.host_safety import Safety, moving_by_host, safety_lines
+from armada.tui.widgets.host_safety import Safety, gone_hosts, moving_by_host, safety_lines
 from armada.tui.widgets.panel import Panel
 from armada.units import clock, counted, rough_span
 
@@ -72,7 +72,8 @@ class SafetyPicture(Panel):
             return [*bar(self.symbols, each, travels, 24 if is_wide and not is_narrow else 10), ("  ", "plain")]
 
         cells = self.screen.size.width - BORDERS
-        lines = safety_lines(self.symbols, self._tally.safety, moving, now, cells, picture)
+        found = self._tally.safety
+        lines = safety_lines(self.symbols, found, moving, now, cells, picture, gone_hosts(snapshot, found))
         self.show(lines or no_hosts(snapshot))
         room = self.screen.size.height * 2 // 5 - 2
         frame.facts(self, f" {counted(len(lines) - room, 'more host')} " if len(lines) > room else "")

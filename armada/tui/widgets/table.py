@@ -51,7 +51,8 @@ STYLES = (
 class Column(NamedTuple):
     """A column. If the table is too narrow, the one with the highest `rank` is left out first.
 
-    `grow` shares the remaining width, up to `most`. What is left then makes columns wider up to their `widest`.
+    What is left makes columns first as wide as their `wants`. `grow` then shares it, up to `most`; the rest makes columns
+    wider up to their `widest`.
     """
 
     title: str
@@ -61,6 +62,7 @@ class Column(NamedTuple):
     most: int = 1000
     rank: int = 0
     widest: int = 0
+    wants: int = 0
 
 
 class Entry(NamedTuple):

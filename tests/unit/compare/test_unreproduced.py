@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from armada import __version__
 from armada.compare.plan_difference import compare_plans
-from armada.compare.reproduction import Reproduction
+from armada.compare.reproduction import Reproduction, _readme
 from armada.compare.unreproduced import find_missing
 from armada.records.launch_record import KeptContent, KeptFile, LaunchRecord
 from armada.store.runs import Run
@@ -104,3 +105,9 @@ def test_secrets_of_a_plan_are_masked_and_hashes_are_not() -> None:
 def test_what_is_known_only_after_a_download_is_not_called_different() -> None:
     found = reproduction(plan("run-1", "/old/code", "/r", container={"image": "x", "digest": "sha256:1"}))
     assert compare_plans(found, plan("run-2", "/new/code", "/r", container={"image": "x"}), Path("/new")) == []
+
+
+def test_a_run_without_gpus_is_not_said_to_differ_by_them() -> None:
+    found = reproduction({})
+    assert "GPU" not in _readme(found)
+    assert "GPUs add in an order" in _readme(dataclasses.replace(found, run=found.run._replace(gpus=(0,))))

@@ -38,6 +38,8 @@ def test_names_that_the_user_gives_are_settings_too(project: Path) -> None:
     assert found["env.X_Y"].value == '"a b"'
     assert found["files.in/a.txt.url"].value == '"https://example.org/a.txt"'
     assert found["env.RATE"].override == "env.RATE"
+    assert found["env.RATE"].about is not None
+    assert found["env.RATE"].about.kind == "text", "also what looks like a number"
     assert found["files.in/a.txt.url"].override is None, "--set would end the name at its dot"
     assert of(project, COMMAND + "files: {a: https://example.org/a}\n")["files.a.url"].override == "files.a.url"
 
