@@ -235,7 +235,7 @@ def safety_lines(
                 left = (gone or {}).get(each.host, "3 r before you destroy it")
                 hint = f" · {'this machine' if each.is_local else left}"
                 said = [*said, (hint, "more")]
-            elif (gone or {}).get(each.host) == REMOVED:
+            elif (gone or {}).get(each.host) == REMOVED and not each.running:
                 said = [(f"{REMOVED}: ", style), *said[1:], (" · z archives its runs", "more")]
             drawn = picture(each, len(alive(travels, now)), is_narrow) if picture is not None else ()
             lines.append([(f"{sign} ", style), (f"{name}{' ' * (wide - cell_len(name))}  ", "strong"), *drawn, *said])
