@@ -51,9 +51,8 @@ def test_a_run_shows_state_name_progress_loss_eta_checkpoint_and_cost(world: Wor
 
 def test_a_run_of_a_removed_host_costs_what_its_launch_says(world: World) -> None:
     world.hosts(free={"ssh": "root@192.0.2.1"})
-    now = time.time()
     for run_id in ("demo-aaaaaa", "demo-bbbbbb"):
-        world.run(run_id, name="demo", host="gone", state="succeeded", started_at=now - 7200, ended_at=now - 3600)
+        world.run(run_id, host="gone", state="succeeded", started_at=time.time() - 7200, ended_at=time.time() - 3600)
     write_record(world.home, "demo-aaaaaa", LaunchRecord("1.0", prices=("12.40 USD",)))
 
     async def use(pilot: Pilot[None]) -> None:

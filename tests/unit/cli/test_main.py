@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
-import sys
 
 import pytest
 from pydantic_core import SchemaError
@@ -139,13 +137,3 @@ def test_ctrl_c_while_a_model_is_made_is_no_bug(
     told = "Field `device`: unknown type"
     assert run(["profiles", "ls"]) == 1
     assert "this is a bug in armada (SchemaError)" in capsys.readouterr().err
-
-
-def test_an_error_replaces_a_live_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr(sys, "stderr", screen := Terminal())
-    assert run(["no-such-command"]) == 2
-    assert screen.getvalue().startswith("\r\x1b[Karmada: ")

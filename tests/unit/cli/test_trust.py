@@ -16,6 +16,7 @@ from armada.cli.trust import ShownKeys, show
 from armada.config.hosts import Host
 from armada.errors import Conflict
 from armada.paths import HomePaths
+from armada.store.database import Database
 from armada.transport.ssh.host_keys import HostKey, pinned_keys
 
 
@@ -41,13 +42,14 @@ def test_a_host_whose_name_was_taken_meanwhile_pins_no_key(tmp_path: Path, monke
     home = HomePaths(tmp_path / "config", tmp_path / "state")
     home.make()
     first, second = key("armada-box", b"first"), key("armada-box", b"second")
-    options, context = argparse.Namespace(yes=True, expect=None), SimpleNamespace(home=home)
+    database = Database(tmp_path / "store.db")
+    options, context = argparse.Namespace(yes=True, expect=None), SimpleNamespace(home=home, database=database)
 
     def add(shown: HostKey, target: str) -> None:
         monkeypatch.setattr(trust, "ask_keys", lambda *_: ShownKeys([shown], [], {"armada-box": "box"}))
-        add_new(context, Host(name="box", ssh=target), options, io.StringIO())  # type: ignore[arg-type]  # only its home
+        add_new(context, Host(name="box", ssh=target), options, io.StringIO())  # type: ignore[arg-type]  # only these of it
 
     add(first, "me@one")
-    with pytest.raises(Conflict, match="there is a host box already"):
+    with database, pytest.raises(Conflict, match="there is a host box already"):
         add(second, "me@two")
     assert pinned_keys(home) == {"armada-box": [first]}
