@@ -93,7 +93,8 @@ def _ps(options: argparse.Namespace) -> int:
     wanted = RunFilter.of(options, context)
     columns = None if options.json else _columns(options, wanted, context)
     if not (options.cached or context.is_read_only):
-        _observe(context, wanted)
+        with context.unless_full():
+            _observe(context, wanted)
     found, archived = wanted.find(context)
     if not found and (words := context.forgotten()) is not None:
         sys.stderr.write(f"armada: {words}\n  → armada recover finds them again\n")

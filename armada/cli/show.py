@@ -166,7 +166,7 @@ def _look(context: Context, run: Run) -> Run:
     if context.is_read_only:
         return run
     try:
-        with context.session_about(run, patience_s=0) as session:
+        with context.unless_full(), context.session_about(run, patience_s=0) as session:
             observe(context.database, session, [run])
     except (HostUnreachable, NotFound) as error:
         sys.stderr.write(f"armada: {sanitize_line(error)}; showing the last known state\n")

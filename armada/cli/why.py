@@ -52,7 +52,8 @@ def _why(options: argparse.Namespace) -> int:
     problem: ArmadaError | None = None
     if (not run.ended or run.is_guess or run.is_only_told) and not context.is_read_only:
         try:
-            told = _ask(context, run, engine)
+            with context.unless_full():
+                told = _ask(context, run, engine)
         except ArmadaError as error:
             problem = error
         run = runs.find(context.database, run.run_id)
