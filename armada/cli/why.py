@@ -44,6 +44,7 @@ def _why(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.monitor.page import gather
     from armada.store import runs
+    from armada.verdicts.advice import for_host_budget, is_host_budget
 
     context = Context(reads=True)
     run = context.run(options.run)
@@ -58,6 +59,8 @@ def _why(options: argparse.Namespace) -> int:
             problem = error
         run = runs.find(context.database, run.run_id)
     page = gather(context.database, run, told.stopped)
+    if run.reason == "budget" and is_host_budget(run.host, run.message):
+        page = replace(page, steps=for_host_budget(run.host, page.steps))
     if run.state == "failed" and not page.is_told:
         page = replace(page, lines=_read_log(context, run))
     if options.json:
