@@ -14,7 +14,7 @@ from armada.cli.printing import print_json, print_line
 from armada.errors import UsageError
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.foundation.standard_streams import takes_no_more
-from armada.units import span
+from armada.units import clock, span
 
 if TYPE_CHECKING:
     from armada.daemon.status import HostStatus, Judgement
@@ -147,14 +147,15 @@ def _stop(options: argparse.Namespace) -> int:
 def _status(options: argparse.Namespace) -> int:
     from armada.daemon.status import judge_twice
 
-    judged = judge_twice(_home())
+    home = _home()
+    judged = judge_twice(home)
     status, now = judged.status, judged.now()
     code = 0 if judged.condition == "fresh" else 7
     if options.json:
         told = dataclasses.asdict(status) if status else {}
         print_json({"condition": judged.condition, "age_s": judged.age_s, **told})
         return code
-    print(_sentence(judged))
+    print(_sentence(judged) if judged.condition != "never" else _never(home))
     if status is not None and judged.condition in ("fresh", "stale"):
         if status.version != __version__:
             print(
@@ -176,8 +177,7 @@ def _sentence(judged: Judgement) -> str:
 
     status = judged.status
     if status is None:
-        stale = judged.condition == "stale"
-        return "stale: it holds its lock but reports nothing" if stale else "no daemon has been started from this home"
+        return "stale: it holds its lock but reports nothing"
     if judged.age_s is None:
         tick = "the time of its last tick is unknown: the clock was changed"
     else:
@@ -192,6 +192,20 @@ def _sentence(judged: Judgement) -> str:
         return f"stale: process {status.pid} is alive, but {tick}; it is safe to run kill -9 {status.pid} and start it again"
     own = ", started by another command; exits when nothing is left to do" if status.auto else ""
     return f"running: process {status.pid} for {span(judged.now() - status.started_at)}, {tick}{own}"
+
+
+def _never(home: HomePaths) -> str:
+    """Say that there is no daemon, and no record of one; the log, which is created before it starts, tells of one that died."""
+    from armada.daemon.journal import log_file
+    from armada.store.room import say_full
+
+    try:
+        begun = log_file(home).stat().st_mtime
+    except OSError:
+        return "no daemon has been started from this home"
+    full = say_full(home.store)
+    when = clock(begun, time.time())
+    return f"not running: a daemon was started at {when} and ended without a record{f'; {full}' if full else ''}"
 
 
 def _host(host: HostStatus, now: float) -> str:
