@@ -35,7 +35,8 @@ class HostNotAsked(HostUnreachable):
     """The command asks no host, because this home is not writable, or its disk is full."""
 
 
-def _unwritable(home: HomePaths) -> ConfigError:
+def unwritable(home: HomePaths) -> ConfigError:
+    """Build the error for a command that must write to a home that cannot be written."""
     return ConfigError(
         "this home is not writable (a read-only file system, or another user's folder), and this command writes to it",
         path=home.state,
@@ -111,7 +112,7 @@ class Context:
         self._tells = tells
         if self.is_read_only:
             if not reads:
-                raise _unwritable(self.home)
+                raise unwritable(self.home)
             say(f"this home is not writable, so no host is asked; showing the last known state: {self.home.state}")
             self.database = open_copy(self.home.store)
             return

@@ -81,11 +81,21 @@ def start_for_launch(home: HomePaths) -> bool:
     return os.environ.get("ARMADA_NO_DAEMON", "") in ("", "0") and start(home, auto=True)
 
 
-def _home() -> HomePaths:
+def _home(*, reads: bool = False) -> HomePaths:
+    """Return the home's folders; made, unless the command only reads or ends something.
+
+    Raises:
+        ConfigError: The home cannot be written.
+    """
+    from armada.cli.context import unwritable
     from armada.paths import HomePaths
+    from armada.store.read_only import is_read_only
 
     home = HomePaths.from_environment()
-    home.make()
+    if not reads:
+        if is_read_only(home.store):
+            raise unwritable(home)
+        home.make()
     return home
 
 
@@ -136,7 +146,7 @@ def _start(options: argparse.Namespace) -> int:
 def _stop(options: argparse.Namespace) -> int:
     from armada.daemon.control import stop
 
-    pid = stop(_home())
+    pid = stop(_home(reads=True))
     if options.json:
         print_json({"stopped": True, "pid": pid})
     else:
@@ -147,7 +157,7 @@ def _stop(options: argparse.Namespace) -> int:
 def _status(options: argparse.Namespace) -> int:
     from armada.daemon.status import judge_twice
 
-    home = _home()
+    home = _home(reads=True)
     judged = judge_twice(home)
     status, now = judged.status, judged.now()
     code = 0 if judged.condition == "fresh" else 7
@@ -219,7 +229,7 @@ def _host(host: HostStatus, now: float) -> str:
 def _logs(options: argparse.Namespace) -> int:
     from armada.daemon.journal import log_file, tail
 
-    home = _home()
+    home = _home(reads=True)
     if not log_file(home).exists():
         raise UsageError("no daemon has been started from this home", hint="armada daemon start")
     _print(tail(home, options.tail), as_json=options.json)

@@ -61,6 +61,9 @@ def test_a_run_is_stopped_from_a_home_whose_disk_is_full(small: Armada) -> None:
         assert run_id in done.stdout
         assert done.stderr.startswith(full)
         assert done.stderr.endswith("so no host is asked; showing the last known state\n")
+    done = small.run("doctor")
+    assert done.returncode == 3
+    assert "it is full, so nothing can be recorded" in done.stdout
     refused = small.run("tag", run_id, "good")
     assert refused.returncode == 2
     assert "→ the disk is full: free space on it" in refused.stderr
