@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -133,6 +134,15 @@ def test_a_sweep_that_lost_its_rules_is_named(armada: Armada, home: HomePaths) -
     assert f"only the lost store knew the experiment file of {sweep}" in more.stderr
     assert armada.run("sweep", "stop", sweep, "--grace", "0").returncode == 0
     assert armada.json("recover")["sweeps"] == []
+
+
+def test_checkpoints_are_counted_and_not_listed(armada: Armada, home: HomePaths, run_id: str) -> None:
+    armada.json("sync", "now")
+    lose(home)
+    done = armada.run("recover")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"1 run and [1-9]\d* checkpoints? added", done.stdout)
+    assert not [line for line in done.stdout.splitlines() if line.split()[0] == "home"], done.stdout
 
 
 def test_recovering_twice_changes_nothing(armada: Armada, home: HomePaths, run_id: str) -> None:
