@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -219,7 +220,7 @@ def _print_table(
         missing: Of each run, how many recorded checkpoints are not seen at home.
         why: Show the evidence instead.
     """
-    from armada.cli.table import table
+    from armada.cli.table import fit, table
 
     if why:
         print(table(("RUN", "HOST", "STATE", "SEEN", "BECAUSE"), [_evidence(run, now) for (run,) in groups]))
@@ -234,6 +235,9 @@ def _print_table(
         header, rows = (*header, "COST"), [(*row, cost) for row, cost in zip(rows, paid, strict=True)]
     if any(labels):
         header, rows = (*header, "LABELS"), [(*row, label) for row, label in zip(rows, labels, strict=True)]
+    if sys.stdout.isatty():
+        room = shutil.get_terminal_size().columns
+        header, rows = fit(header, rows, room, cut="LABELS", least=12, drop=("TOK/S", "LOSS", "SEEN"))
     print(table(header, rows))
 
 
