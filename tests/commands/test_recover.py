@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import re
 import shutil
 import sqlite3
 import subprocess
@@ -136,15 +135,6 @@ def test_a_sweep_that_lost_its_rules_is_named(armada: Armada, home: HomePaths) -
     assert armada.json("recover")["sweeps"] == []
 
 
-def test_checkpoints_are_counted_and_not_listed(armada: Armada, home: HomePaths, run_id: str) -> None:
-    armada.json("sync", "now")
-    lose(home)
-    done = armada.run("recover")
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"1 run and [1-9]\d* checkpoints? added", done.stdout)
-    assert not [line for line in done.stdout.splitlines() if line.split()[0] == "home"], done.stdout
-
-
 def test_recovering_twice_changes_nothing(armada: Armada, home: HomePaths, run_id: str) -> None:
     armada.json("sync", "now")
     before = all_of(armada, run_id)
@@ -154,6 +144,10 @@ def test_recovering_twice_changes_nothing(armada: Armada, home: HomePaths, run_i
         assert done["known_before"] == 3
     assert all_of(armada, run_id) == before
     assert list(home.state.glob("armada.db.*")) == list(home.state.glob(".recover-*")) == []
+    lose(home)
+    said = armada.run("recover").stdout
+    assert "1 run and 3 checkpoints added" in said
+    assert "checkpoint-10" not in said, "they are counted: hundreds of lines would hide the rest"
 
 
 @pytest.mark.parametrize("how", DAMAGES)
