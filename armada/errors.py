@@ -140,6 +140,10 @@ class StoreGone(ConfigError):
         super().__init__("the store was deleted, or its disk is away", path=path, hint=hint)
 
 
+class StoreUnwritable(ConfigError):
+    """Home's store takes no write, or cannot be opened: its disk is full or broken, or the file is another user's."""
+
+
 class PreflightRefused(ArmadaError):
     """The plan would fail, or silently do something else than it says."""
 

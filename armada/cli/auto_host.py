@@ -157,7 +157,7 @@ def _refusal(choice: Choice, found: Sequence[Compared], wish: Wish) -> Preflight
     hint = "--host NAME starts it on a host of your choice; armada plan shows all figures"
     if wish.limit < math.inf:
         hint = f"a later time or a higher limit; {hint}"
-    return PreflightRefused(f"no host fits, and nothing was started ({reasons})", hint=hint)
+    return PreflightRefused(f"{choice.why}, and nothing was started ({reasons})", hint=hint)
 
 
 class _Launched:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import sqlite3
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.cli.progress import say
 from armada.cli.renewal import caring_for_the_daemon
-from armada.errors import ConfigError, Conflict, HostUnreachable, NotFound
+from armada.errors import ConfigError, Conflict, HostUnreachable, NotFound, StoreUnwritable
 from armada.foundation.sanitize import sanitize_line
 from armada.home import own
 from armada.paths import HomePaths
 from armada.rpc.outage import listen
 from armada.store import runs
-from armada.store.database import PATIENCE_S, Database
+from armada.store.database import PATIENCE_S, Database, explain
 from armada.store.read_only import is_read_only, open_copy
+from armada.store.room import say_full
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from armada.config.hosts import Host
     from armada.costs.tariff import Tariff
@@ -31,16 +34,31 @@ _SILENT_S = 0.5
 
 
 class HostNotAsked(HostUnreachable):
-    """The command asks no host, because this home is not writable."""
+    """The command asks no host, because this home is not writable, or its disk is full."""
 
 
-def _unwritable(home: HomePaths) -> ConfigError:
+def unwritable(home: HomePaths) -> ConfigError:
+    """Build the error for a command that must write to a home that cannot be written."""
     return ConfigError(
         "this home is not writable (a read-only file system, or another user's folder), and this command writes to it",
         path=home.state,
         hint="armada ps, show, logs, why, compare, diff, report and sync ls work without writing; for other commands set "
         "ARMADA_HOME, or make it writable",
     )
+
+
+def _why_unwritable(error: Exception, home: HomePaths) -> str | None:
+    """Say why home's disk took no write; None if the error is about something else."""
+    if isinstance(error, sqlite3.DatabaseError):
+        explained = explain(error, home.store)
+        if not isinstance(explained, StoreUnwritable):
+            return None
+        error = explained
+    if isinstance(error, OSError):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return None
+        return say_full(home.store) or f"{home.state}: {error.strerror}"
+    return say_full(home.store) or str(error)
 
 
 def choose_host(hosts: Mapping[str, Host], name: str) -> Host:
@@ -78,30 +96,69 @@ class Context:
 
     Args:
         reads: The command only shows things, and does so too where home cannot be written.
+        tells: The command asks or tells hosts something that must not wait until home's disk has room.
 
     Attributes:
         is_read_only: Home cannot be written: hosts are not asked, and the store is as it was left.
+        is_unrecorded: Home's disk takes no write: hosts are told, and what they answer is in a copy that is discarded.
 
     Raises:
         ConfigError: The command must write, and home cannot be written.
     """
 
-    def __init__(self, *, reads: bool = False) -> None:
+    def __init__(self, *, reads: bool = False, tells: bool = False) -> None:
         listen(say)
         self.home = HomePaths.from_environment()
         self._told: set[str] = set()
         self.is_read_only = is_read_only(self.home.store)
+        self.is_unrecorded = False
+        self._tells = tells
         if self.is_read_only:
             if not reads:
-                raise _unwritable(self.home)
+                raise unwritable(self.home)
             say(f"this home is not writable, so no host is asked; showing the last known state: {self.home.state}")
             self.database = open_copy(self.home.store)
             return
-        self.home.make()
-        with contextlib.suppress(OSError):  # who needs it asks again, and is told
-            own(self.home)  # a copy says so before anything is done with it
-        with caring_for_the_daemon(self.home):
-            self.database = open_store(self.home.store)
+        may_do_without = (reads or tells) and self.home.store.is_file()
+        if may_do_without and (full := say_full(self.home.store)) is not None:
+            self._do_without(full)
+            return
+        try:
+            self.home.make()
+            with contextlib.suppress(OSError):  # who needs it asks again, and is told
+                own(self.home)  # a copy says so before anything is done with it
+            with caring_for_the_daemon(self.home):
+                self.database = open_store(self.home.store)
+        except (StoreUnwritable, OSError) as error:
+            why = _why_unwritable(error, self.home) if may_do_without else None
+            if why is None:
+                raise
+            self._do_without(why)
+
+    def _do_without(self, why: str) -> None:
+        """Use a copy of the store, since its disk takes no write."""
+        self.database = open_copy(self.home.store)
+        if self._tells:
+            self.is_unrecorded = True
+            say(f"{why}, so this cannot be recorded at home; home asks the host again when there is room")
+        else:
+            self.is_read_only = True
+            say(f"{why}, so no host is asked; showing the last known state")
+
+    @contextlib.contextmanager
+    def unless_full(self) -> Iterator[None]:
+        """Ask or tell hosts inside. If home's disk takes no record of it, say so, and use a copy of the store from then on.
+
+        Who tells hosts repeats it if `is_unrecorded` became true; who shows things shows what home last knew.
+        """
+        try:
+            yield
+        except (StoreUnwritable, sqlite3.DatabaseError, OSError) as error:
+            why = _why_unwritable(error, self.home)
+            if why is None or self.is_read_only or self.is_unrecorded:
+                raise
+            self.database.close()
+            self._do_without(why)
 
     def hosts(self) -> dict[str, Host]:
         from armada.config.hosts import load_hosts
@@ -190,8 +247,9 @@ class Context:
         from armada.rpc.session import HostSession
 
         if self.is_read_only:
-            raise HostNotAsked("not asked, because this home is not writable", host=host.name)
-        return HostSession(host, self.home, patience_s=patience_s, looks=looks)
+            raise HostNotAsked("not asked, because nothing can be written in this home", host=name)
+
+        return HostSession(self.host(name), self.home, patience_s=patience_s, looks=looks)
 
     def session_about(self, run: Run, *, patience_s: float = 60.0) -> HostSession:
         """Open a session that only looks for a run. A host that this home wiped is not asked: that would put the agent back there.

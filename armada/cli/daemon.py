@@ -14,7 +14,7 @@ from armada.cli.printing import print_json, print_line
 from armada.errors import UsageError
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.foundation.standard_streams import takes_no_more
-from armada.units import span
+from armada.units import clock, span
 
 if TYPE_CHECKING:
     from armada.daemon.status import HostStatus, Judgement
@@ -81,11 +81,21 @@ def start_for_launch(home: HomePaths) -> bool:
     return os.environ.get("ARMADA_NO_DAEMON", "") in ("", "0") and start(home, auto=True)
 
 
-def _home() -> HomePaths:
+def _home(*, reads: bool = False) -> HomePaths:
+    """Return the home's folders; made, unless the command only reads or ends something.
+
+    Raises:
+        ConfigError: The home cannot be written.
+    """
+    from armada.cli.context import unwritable
     from armada.paths import HomePaths
+    from armada.store.read_only import is_read_only
 
     home = HomePaths.from_environment()
-    home.make()
+    if not reads:
+        if is_read_only(home.store):
+            raise unwritable(home)
+        home.make()
     return home
 
 
@@ -136,7 +146,7 @@ def _start(options: argparse.Namespace) -> int:
 def _stop(options: argparse.Namespace) -> int:
     from armada.daemon.control import stop
 
-    pid = stop(_home())
+    pid = stop(_home(reads=True))
     if options.json:
         print_json({"stopped": True, "pid": pid})
     else:
@@ -147,14 +157,15 @@ def _stop(options: argparse.Namespace) -> int:
 def _status(options: argparse.Namespace) -> int:
     from armada.daemon.status import judge_twice
 
-    judged = judge_twice(_home())
+    home = _home(reads=True)
+    judged = judge_twice(home)
     status, now = judged.status, judged.now()
     code = 0 if judged.condition == "fresh" else 7
     if options.json:
         told = dataclasses.asdict(status) if status else {}
         print_json({"condition": judged.condition, "age_s": judged.age_s, **told})
         return code
-    print(_sentence(judged))
+    print(_sentence(judged) if judged.condition != "never" else _never(home))
     if status is not None and judged.condition in ("fresh", "stale"):
         if status.version != __version__:
             print(
@@ -176,8 +187,7 @@ def _sentence(judged: Judgement) -> str:
 
     status = judged.status
     if status is None:
-        stale = judged.condition == "stale"
-        return "stale: it holds its lock but reports nothing" if stale else "no daemon has been started from this home"
+        return "stale: it holds its lock but reports nothing"
     if judged.age_s is None:
         tick = "the time of its last tick is unknown: the clock was changed"
     else:
@@ -194,6 +204,20 @@ def _sentence(judged: Judgement) -> str:
     return f"running: process {status.pid} for {span(judged.now() - status.started_at)}, {tick}{own}"
 
 
+def _never(home: HomePaths) -> str:
+    """Say that there is no daemon, and no record of one; the log, which is created before it starts, tells of one that died."""
+    from armada.daemon.journal import log_file
+    from armada.store.room import say_full
+
+    try:
+        begun = log_file(home).stat().st_mtime
+    except OSError:
+        return "no daemon has been started from this home"
+    full = say_full(home.store)
+    when = clock(begun, time.time())
+    return f"not running: a daemon was started at {when} and ended without a record{f'; {full}' if full else ''}"
+
+
 def _host(host: HostStatus, now: float) -> str:
     seen = f"seen {span(now - host.last_ok)} ago" if host.last_ok is not None else "not seen yet"
     if host.state == "unreachable":
@@ -205,7 +229,7 @@ def _host(host: HostStatus, now: float) -> str:
 def _logs(options: argparse.Namespace) -> int:
     from armada.daemon.journal import log_file, tail
 
-    home = _home()
+    home = _home(reads=True)
     if not log_file(home).exists():
         raise UsageError("no daemon has been started from this home", hint="armada daemon start")
     _print(tail(home, options.tail), as_json=options.json)

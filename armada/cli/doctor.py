@@ -40,9 +40,12 @@ def _doctor(options: argparse.Namespace) -> int:
     from armada.doctor.home import examine_home
     from armada.errors import ConfigError
     from armada.paths import HomePaths
+    from armada.store.read_only import is_read_only
 
     home = HomePaths.from_environment()
-    home.make()
+    read_only = is_read_only(home.store)
+    if not read_only:
+        home.make()
     if options.hosts:
         from armada.cli.context import Context
 
@@ -50,7 +53,7 @@ def _doctor(options: argparse.Namespace) -> int:
         about_home, wanted = None, [context.host(name) for name in dict.fromkeys(options.hosts)]
     else:
         about_home, hosts = examine_home(home, Path.cwd())
-        wanted = list(hosts.values())
+        wanted = [] if read_only else list(hosts.values())
     try:
         reports = _examine_all(wanted, home, by_name=bool(options.hosts))
     except ConfigError:

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from armada.costs.price import MOST
 from armada.errors import NotFound, UsageError
 from armada.foundation.user_folder import expanded
 
@@ -122,13 +123,20 @@ def given_settings(options: argparse.Namespace, target: str | None, home: HomePa
 
 
 def _given_price(text: str | None) -> dict[str, object]:
-    """A bare number is dollars for the box, under the key that it always had."""
+    """A bare number is dollars for the box, under the key that it always had.
+
+    Raises:
+        UsageError: No hour costs that.
+    """
     if text is None:
         return {}
     try:
-        return {"price_per_hour": float(text)}
+        dollars = float(text)
     except ValueError:
         return {"price": text}
+    if not 0 <= dollars <= MOST:
+        raise UsageError(f"--price {text}: an hour costs from 0 to {MOST:,.0f} dollars", hint="--price 12.40")
+    return {"price_per_hour": dollars}
 
 
 def one_price(known: Host, settings: dict[str, object], since: str | None = None) -> None:

@@ -77,7 +77,7 @@ def _pid(text: str) -> int:
 def _logs(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
 
-    context = Context(reads=True)
+    context = Context(reads=True, tells=True)
     run = context.run(options.run)
     reading = _Reading(context, run, options)
     try:

@@ -80,6 +80,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _recover(options: argparse.Namespace) -> int:
     from pathlib import Path
 
+    from armada.cli.context import unwritable
     from armada.cli.printing import print_json
     from armada.cli.progress import Reporter
     from armada.config.hosts import Host, load_hosts
@@ -88,8 +89,11 @@ def _recover(options: argparse.Namespace) -> int:
     from armada.paths import HomePaths
     from armada.recovery.recover import recover
     from armada.store.database import Database
+    from armada.store.read_only import is_read_only
 
     home = HomePaths.from_environment()
+    if is_read_only(home.store):
+        raise unwritable(home)  # also a rebuilt copy is made beside the store
     configured = load_hosts(home, Path.cwd())
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
 

@@ -103,7 +103,7 @@ def remove_one(
     if not options.dry_run:
         with _despite_unseen(options):
             prepare(context.database, context.home, run.run_id)
-    wait = functools.partial(reporter.stage, "waiting", f"a sync of {run.run_id} to finish")
+    wait = functools.partial(reporter.stage, "waiting", f"for a sync of {run.run_id} to finish")
     agreed: tuple[object, ...] | None = None
     while True:
         try:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.cli.disks import say_full_soon
+from armada.cli.missing_home import count_missing
 from armada.cli.printing import FORMAT
 from armada.cli.run_filter import RunFilter, add_filters
+from armada.cli.unwatched import say_unwatched
 from armada.errors import OutcomeUnknown, RunFailed
 from armada.foundation.sanitize import sanitize_line
-from armada.units import clock, span
+from armada.units import clock, counted, span
 from armada.verdicts.states import STATE_GLYPHS
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Mapping, Sequence
 
     from armada.cli.columns import ColumnTable
@@ -93,7 +97,8 @@ def _ps(options: argparse.Namespace) -> int:
     wanted = RunFilter.of(options, context)
     columns = None if options.json else _columns(options, wanted, context)
     if not (options.cached or context.is_read_only):
-        _observe(context, wanted)
+        with context.unless_full():
+            _observe(context, wanted)
     found, archived = wanted.find(context)
     if not found and (words := context.forgotten()) is not None:
         sys.stderr.write(f"armada: {words}\n  → armada recover finds them again\n")
@@ -103,9 +108,10 @@ def _ps(options: argparse.Namespace) -> int:
         full = {name: forecast.full_at for name, forecast in disks.items()}
         shown = found[: options.limit]
         now = time.time()
+        missing = count_missing(context.database, shown)
         listed = [
             {
-                **summary(run),
+                **summary(run._replace(checkpoints_home=run.checkpoints_home - missing[run.run_id])),
                 "host_disk_full_at": None if run.ended else full.get(run.host),
                 "costs": _cost(context, run, tariffs, now).as_json(),
             }
@@ -127,11 +133,14 @@ def _ps(options: argparse.Namespace) -> int:
         print(columns.draw(shown))
     else:
         costs = [_cost_of_row(context, group, found, tariffs, now) for group in shown_groups]
-        _print_table(shown_groups, found, now, costs, why=options.why)
+        sweeps = {run.sweep for run in shown if run.sweep is not None}
+        missing = count_missing(context.database, [*shown, *(run for run in found if run.sweep in sweeps)])
+        _print_table(shown_groups, found, now, costs, missing, why=options.why)
     _say_launchers(context, shown)
     busy = {run.host for run in found if not run.ended}
     say_full_soon({name: forecast for name, forecast in disks.items() if name in busy}, now)
     _say_unfinished(context, now)
+    say_unwatched(context, _to_watch(found, now))
     hidden = len(groups) - len(shown_groups)
     notes = [f"{hidden} more: --limit {options.limit} hides {'it' if hidden == 1 else 'them'}"] if hidden else []
     notes += [f"{len(found) - len(recent)} older: armada ps --all"] if len(recent) < len(found) else []
@@ -139,6 +148,14 @@ def _ps(options: argparse.Namespace) -> int:
     if notes:
         print(f"({'; '.join(notes)})")
     return 0
+
+
+def _to_watch(found: Sequence[Run], now: float) -> str:
+    """Say what a daemon would watch; a run that was launched just now may have one that only starts."""
+    from armada.cli.unwatched import STARTS_S
+
+    count = sum(not run.ended and now - run.created_at > STARTS_S for run in found)
+    return f"watches {counted(count, 'active run')}" if count else ""
 
 
 def _observe(context: Context, wanted: RunFilter) -> None:
@@ -189,7 +206,13 @@ def _cost_of_row(
 
 
 def _print_table(
-    groups: Sequence[Sequence[Run]], found: Sequence[Run], now: float, costs: Sequence[Amounts], *, why: bool
+    groups: Sequence[Sequence[Run]],
+    found: Sequence[Run],
+    now: float,
+    costs: Sequence[Amounts],
+    missing: Counter[str],
+    *,
+    why: bool,
 ) -> None:
     """Print a row for each run that stands alone, and one for each sweep.
 
@@ -198,21 +221,27 @@ def _print_table(
         found: All runs.
         now: Unix time.
         costs: Of each row; empty without prices.
+        missing: Of each run, how many recorded checkpoints are not seen at home.
         why: Show the evidence instead.
     """
-    from armada.cli.table import table
+    from armada.cli.table import fit, table
 
     if why:
         print(table(("RUN", "HOST", "STATE", "SEEN", "BECAUSE"), [_evidence(run, now) for (run,) in groups]))
         return
     labels = [group[0].labels_text if len(group) == 1 else "" for group in groups]
     header: tuple[str, ...] = ("RUN", "HOST", "STATE", "STEP", "LOSS", "TOK/S", "HOME", "SEEN")
-    rows = [_row(group[0], now) if len(group) == 1 else _sweep_row(group, found, now) for group in groups]
+    rows = [
+        _row(group[0], now, missing) if len(group) == 1 else _sweep_row(group, found, now, missing) for group in groups
+    ]
     if any(each.is_known for each in costs):
         paid = [each.text() or "—" for each in costs]
         header, rows = (*header, "COST"), [(*row, cost) for row, cost in zip(rows, paid, strict=True)]
     if any(labels):
         header, rows = (*header, "LABELS"), [(*row, label) for row, label in zip(rows, labels, strict=True)]
+    if sys.stdout.isatty():
+        room = shutil.get_terminal_size().columns
+        header, rows = fit(header, rows, room, cut="LABELS", least=12, drop=("TOK/S", "LOSS", "SEEN"))
     print(table(header, rows))
 
 
@@ -264,12 +293,12 @@ def _say_launchers(context: Context, shown: Sequence[Run]) -> None:
         print(f"launched by {label}: {', '.join(run.run_id for run in shown if others.get(run.run_id) == label)}")
 
 
-def _row(run: Run, now: float) -> tuple[str, ...]:
+def _row(run: Run, now: float, missing: Counter[str]) -> tuple[str, ...]:
     step = "—" if run.step is None else f"{run.step}/{run.total_steps}" if run.total_steps else str(run.step)
     loss = run.loss_text or "—"
     speed = "—" if run.tokens_per_s is None else f"{run.tokens_per_s:,.0f}"
     there = max(run.checkpoints_host, run.checkpoints_home)
-    kept = f"{run.checkpoints_home} of {there}" if there else "—"
+    kept = f"{run.checkpoints_home - missing[run.run_id]} of {there}" if there else "—"
     return (run.run_id, run.host, condition(run), step, loss, speed, kept, seen(run, now))
 
 
@@ -281,7 +310,7 @@ def _fold(found: Sequence[Run]) -> list[list[Run]]:
     return list(groups.values())
 
 
-def _sweep_row(cells: Sequence[Run], found: Sequence[Run], now: float) -> tuple[str, ...]:
+def _sweep_row(cells: Sequence[Run], found: Sequence[Run], now: float, missing: Counter[str]) -> tuple[str, ...]:
     """One row for a sweep: all of its runs count, also those that ended long ago."""
     from armada.sweeps.counts import count_states, newest_runs
 
@@ -292,7 +321,7 @@ def _sweep_row(cells: Sequence[Run], found: Sequence[Run], now: float) -> tuple[
     hosts = sorted({run.host for run in own})
     where = ",".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")
     kept, there = (
-        sum(run.checkpoints_home for run in own),
+        sum(run.checkpoints_home - missing[run.run_id] for run in own),
         sum(max(run.checkpoints_host, run.checkpoints_home) for run in own),
     )
     oldest = min(own, key=lambda run: run.observed_at if run.observed_at is not None and not run.ended else now)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from armada.cli.disks import foreseen
 from armada.cli.homes import owner
 from armada.cli.labels import label_lines
+from armada.cli.missing_home import describe_missing
 from armada.cli.options import add_run
 from armada.cli.printing import print_json
 from armada.cli.runs import condition, seen, summary
@@ -59,6 +60,7 @@ def _show(options: argparse.Namespace) -> int:
     from armada.cli.step_times import say_step_times, step_times_fields
     from armada.monitor.step_times import WINDOW, find_advice
     from armada.store import checkpoints, metrics, runs
+    from armada.sync.checkpoints.folders import find_deleted
 
     if options.last is not None and not options.time:
         raise UsageError("--last belongs to --time", hint=f"armada show {options.run} --time --last {options.last}")
@@ -76,7 +78,11 @@ def _show(options: argparse.Namespace) -> int:
     quota = _allowance(context, run, spec)
     if options.json:
         told = quota.model_dump(exclude_unset=True) if quota is not None else None
-        listed = [{**dataclasses.asdict(c), "home_path": str(c.home_path) if c.home_path else None} for c in kept]
+        gone = {each.digest for each in find_deleted(context.database, kept)}
+        listed = [
+            {**dataclasses.asdict(c), "home_path": str(c.home_path) if c.home_path and c.digest not in gone else None}
+            for c in kept
+        ]
         results = metrics.results(context.database, run.run_id)
         value = {**summary(run), "spec": spec, "checkpoints": listed, "quota": told, "results": results}
         value |= {"advice": find_advice(context.database, run.run_id)}
@@ -89,8 +95,9 @@ def _show(options: argparse.Namespace) -> int:
     if advice := find_advice(context.database, run.run_id):
         print(f"  advice     {advice}")
     _say_log(context, run)
+    missing = describe_missing(context.database, run, kept)
     for checkpoint in kept:
-        _say_checkpoint(run, checkpoint)
+        _say_checkpoint(run, checkpoint, missing)
     if quota is not None:
         from armada.monitor.queue import describe_allowance
 
@@ -163,7 +170,7 @@ def _look(context: Context, run: Run) -> Run:
     if context.is_read_only:
         return run
     try:
-        with context.session_about(run, patience_s=0) as session:
+        with context.unless_full(), context.session_about(run, patience_s=0) as session:
             observe(context.database, session, [run])
     except (HostUnreachable, NotFound) as error:
         sys.stderr.write(f"armada: {sanitize_line(error)}; showing the last known state\n")
@@ -241,9 +248,11 @@ def _say_log(context: Context, run: Run) -> None:
     print(f"  log        {sizes}; the middle is only on {run.host} (sync.log_limit): {begin.parent}")
 
 
-def _say_checkpoint(run: Run, checkpoint: Checkpoint) -> None:
+def _say_checkpoint(run: Run, checkpoint: Checkpoint, missing: Mapping[str, str]) -> None:
     trouble = f"  ({sanitize_line(checkpoint.trouble)})" if checkpoint.trouble else ""
-    if checkpoint.is_good_home:
+    if checkpoint.digest in missing:
+        where = missing[checkpoint.digest]
+    elif checkpoint.is_good_home:
         where = f"home, verified: {checkpoint.home_path}"
     elif checkpoint.is_unread:
         where = f"home, not read{f', also on {run.host}' if checkpoint.on_host else ''}: {checkpoint.home_path}"

@@ -15,8 +15,12 @@ from armada.errors import ArmadaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from armada.cli.context import Context
+    from armada.cli.progress import Reporter
+    from armada.foundation.progress import Progress
+    from armada.store.running_operations import OperationProgress
     from armada.store.runs import Run
 
 _HOSTS_AT_ONCE = 32
@@ -44,10 +48,8 @@ def _stop(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.cli.runs import condition, summary
-    from armada.launch.stop import stop_run
-    from armada.store.running_operations import operation
 
-    context = Context()
+    context = Context(tells=True)
     chosen = choose_runs(context, options, asks="stop", active=True)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     patience = Patience(60.0)
@@ -57,13 +59,12 @@ def _stop(options: argparse.Namespace) -> int:
         if run.run_id in refused:
             raise refused[run.run_id]
         had_ended = run.ended and not run.is_guess
-        with (
-            operation(context.database, kind="stop", run_id=run.run_id, host=run.host, argv=sys.argv) as recorded,
-            patience.for_host(run.host) as patience_s,
-            context.session_of(run, patience_s=patience_s, looks=had_ended) as session,
-        ):
-            progress = recorded.and_tell(reporter)
-            ended = stop_run(context.database, session, run, options.grace, lambda text: progress.now("stopping", text))
+        ended: Run | None = None
+        if not context.is_unrecorded:
+            with context.unless_full():
+                ended = _end(context, run, options.grace, patience, reporter)
+        if ended is None:
+            ended = _end(context, run, options.grace, patience, reporter)
         note = "" if ended.state == "cancelled" and not had_ended else " (it had already ended)"
         return Handled(summary(ended), (f"{run.run_id}: {condition(ended)}{note}",))
 
@@ -76,7 +77,7 @@ def _stop(options: argparse.Namespace) -> int:
             refused[run.run_id] = error
     told: set[str] = set()
     if len(chosen) > 1:
-        with operation(context.database, kind="stop", argv=sys.argv):
+        with context.unless_full(), _recorded(context, None):
             _tell_all(context, [run for run in chosen if run.run_id not in refused], options.grace, told)
     return handle_runs(
         chosen,
@@ -86,6 +87,30 @@ def _stop(options: argparse.Namespace) -> int:
         as_json=options.json,
         listed=options.where is not None,
     )
+
+
+def _recorded(context: Context, run: Run | None) -> AbstractContextManager[OperationProgress | None]:
+    """Record the work inside as an operation, if home's disk has room for that."""
+    from armada.store.running_operations import operation
+
+    if context.is_unrecorded:
+        return contextlib.nullcontext()
+    run_id, host = (run.run_id, run.host) if run is not None else (None, None)
+    return operation(context.database, kind="stop", run_id=run_id, host=host, argv=sys.argv)
+
+
+def _end(context: Context, run: Run, grace_s: float | None, patience: Patience, reporter: Reporter) -> Run:
+    """Stop one run and wait for its end. Can be repeated."""
+    from armada.launch.stop import stop_run
+
+    looks = run.ended and not run.is_guess
+    with (
+        _recorded(context, run) as recorded,
+        patience.for_host(run.host) as patience_s,
+        context.session_of(run, patience_s=patience_s, looks=looks) as session,
+    ):
+        progress: Progress = reporter if recorded is None else recorded.and_tell(reporter)
+        return stop_run(context.database, session, run, grace_s, lambda text: progress.now("stopping", text))
 
 
 def _left(run: Run, told: set[str]) -> str:

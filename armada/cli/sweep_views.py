@@ -44,8 +44,9 @@ def show(context: Context, options: argparse.Namespace) -> int:
     """Print the cells of a sweep, after asking their hosts."""
     record = sweeps.find(context.database, options.sweep)
     if not (options.cached or context.is_read_only):
-        _observe(context, record.name)
-        _tend(context, record.name)
+        with context.unless_full():
+            _observe(context, record.name)
+            _tend(context, record.name)
         record = sweeps.find(context.database, record.name)
     settings = settings_of(record)
     cells = cells_of(context.database, record.name, settings.metric, settings.decided_goal)
@@ -84,7 +85,8 @@ def best(context: Context, options: argparse.Namespace) -> int:
     """
     record = sweeps.find(context.database, options.sweep)
     if not (options.cached or context.is_read_only):
-        _observe(context, record.name)
+        with context.unless_full():
+            _observe(context, record.name)
     metric, goal = _compared_by(context, record, options)
     cells = cells_of(context.database, record.name, metric, goal)
     order = ranked(cells, goal)

@@ -239,6 +239,7 @@ def _left(deleted: Sequence[Path]) -> str:
 def _ls(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.table import table
+    from armada.cli.unwatched import STARTS_S, say_unwatched
     from armada.store import checkpoints, run_sync, runs, transfers
     from armada.sync.checkpoints.folders import find_deleted
     from armada.sync.schedule.due import NOT_WANTED
@@ -247,6 +248,7 @@ def _ls(options: argparse.Namespace) -> int:
     now = time.time()
     records = run_sync.every(context.database)
     rows, listed = [], []
+    unfetched = 0
     for run in runs.every(context.database):
         record = records.get(run.run_id, run_sync.RunSync(run.run_id))
         known = checkpoints.of_run(context.database, run.run_id)
@@ -276,6 +278,8 @@ def _ls(options: argparse.Namespace) -> int:
         else:
             due_now = any(c.trouble != NOT_WANTED for c in waiting)
             condition = _planned(record, now, due_now=due_now, lost=lost_words(known), damaged=len(damaged))
+        if now - run.created_at > STARTS_S:
+            unfetched += sum(c.trouble != NOT_WANTED for c in waiting)
         size = amount(sum(c.size_bytes for c in home))
         not_read = f", {len(unread)} not read" if unread else ""
         kept = f"{len(home)} ({size}){not_read}{f', {len(damaged)} damaged' if damaged else ''}"
@@ -298,6 +302,8 @@ def _ls(options: argparse.Namespace) -> int:
         print_json(listed)
     elif rows:
         print(table(("RUN", "HOST", "HOME", "WAITING", "LAST SYNC", "NOW"), rows))
+        waits = f"brings {counted(unfetched, 'waiting checkpoint')} home" if unfetched else ""
+        say_unwatched(context, waits)
     else:
         print("No runs.")
     return 0

@@ -28,6 +28,46 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return written if written.isascii() else _for_terminal(written)
 
 
+def fit(
+    header: Sequence[str], rows: Sequence[Sequence[str]], room: int, *, cut: str, least: int, drop: Sequence[str]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Make a table as wide as a terminal: cut its longest texts, then leave out columns. One that fits stays as it is.
+
+    Args:
+        header: The names of the columns.
+        rows: Their cells.
+        room: The columns of the terminal.
+        cut: The column whose texts are cut.
+        least: How short they may become.
+        drop: The columns that are left out then, one by one.
+    """
+    lines = [tuple(header), *(tuple(map(_cell, row)) for row in rows)]
+    for name in (None, *drop):
+        if name in lines[0]:
+            place = lines[0].index(name)
+            lines = [line[:place] + line[place + 1 :] for line in lines]
+        widths = [max(map(width, column)) for column in zip(*lines, strict=True)]
+        excess = sum(widths) + 2 * (len(widths) - 1) - room
+        if excess > 0 and cut in lines[0]:
+            place = lines[0].index(cut)
+            most = max(least, widths[place] - excess)
+            excess -= widths[place] - min(most, widths[place])
+            if excess <= 0:
+                lines = [(*line[:place], _shortened(line[place], most), *line[place + 1 :]) for line in lines]
+        if excess <= 0:
+            break
+    return lines[0], lines[1:]
+
+
+def _shortened(text: str, most: int) -> str:
+    """Cut a text to a number of columns of a terminal."""
+    if width(text) <= most:
+        return text
+    while width(text) >= most:
+        text = text[:-1]
+    return f"{text}…"
+
+
 def _for_terminal(written: str) -> str:
     """Keep names that are read from right to left in their cells, in terminals that reorder such text; a pipe gets them plain."""
     if not (sys.stdout.isatty() and (sys.stdout.encoding or "").lower().startswith("utf")):

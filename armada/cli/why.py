@@ -44,6 +44,7 @@ def _why(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.monitor.page import gather
     from armada.store import runs
+    from armada.verdicts.advice import for_host_budget, is_host_budget
 
     context = Context(reads=True)
     run = context.run(options.run)
@@ -52,11 +53,14 @@ def _why(options: argparse.Namespace) -> int:
     problem: ArmadaError | None = None
     if (not run.ended or run.is_guess or run.is_only_told) and not context.is_read_only:
         try:
-            told = _ask(context, run, engine)
+            with context.unless_full():
+                told = _ask(context, run, engine)
         except ArmadaError as error:
             problem = error
         run = runs.find(context.database, run.run_id)
     page = gather(context.database, run, told.stopped)
+    if run.reason == "budget" and is_host_budget(run.host, run.message):
+        page = replace(page, steps=for_host_budget(run.host, page.steps))
     if run.state == "failed" and not page.is_told:
         page = replace(page, lines=_read_log(context, run))
     if options.json:

@@ -74,7 +74,9 @@ def read_ssh_line(text: str) -> SshLine:
     options, rest = _taken_apart(words if "@" in words[0] else words[1:])
     if len(rest) != 1:
         what = "names no host" if not rest else f"contains a command ({shown(' '.join(rest[1:]))})"
-        without = shlex.join(words[: len(words) - max(0, len(rest) - 1)]).removesuffix(" --")
+        kept = words[: len(words) - max(0, len(rest) - 1)]
+        kept[-1:] = [word.rstrip(";&|") for word in kept[-1:]]  # it belongs to the command
+        without = shlex.join(kept).removesuffix(" --")
         hint = f"the line without it: {shown(without, 200)}" if rest else _HINT
         raise UsageError(f"{shown(text)} {what}", hint=hint)
     _refuse_ways(options, rest[0])

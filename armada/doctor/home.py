@@ -54,7 +54,14 @@ def examine_home(home: HomePaths, project: Path) -> tuple[Report, dict[str, Host
         _program("rsync", ["rsync", "--version"], OLDEST_RSYNC),
     ]
     configuration, hosts = _configuration(home, project)
-    findings += [*configuration, _store(home), _disk(home), _daemon(home), *_permissions(home, hosts)]
+    findings += [
+        *configuration,
+        *_unwritable(home),
+        _store(home),
+        _disk(home),
+        _daemon(home),
+        *_permissions(home, hosts),
+    ]
     code = 0
     if any(finding.outcome == "fail" for finding in findings):
         code = BAD_FILE if any(f.outcome == "fail" and f.subject == "configuration" for f in findings) else CANNOT_WORK
@@ -127,10 +134,21 @@ def _notifications(home: HomePaths) -> Finding:
     return ok("configuration", "notifications can be sent")
 
 
+def _unwritable(home: HomePaths) -> list[Finding]:
+    """Say that home cannot be written; nothing where it can."""
+    from armada.store.read_only import is_read_only
+
+    if not is_read_only(home.store):
+        return []
+    what = f"{home.state} is not writable (a read-only file system, or another user's folder): no host was asked"
+    return [fail("home", what, "set ARMADA_HOME to another folder, or make this one writable")]
+
+
 def _store(home: HomePaths) -> Finding:
     from armada.records.left_folders import left_folders
     from armada.store.database import Database
     from armada.store.integrity import quick_check
+    from armada.store.read_only import is_read_only, open_copy
 
     left = left_folders(home)
     if not home.store.exists():
@@ -138,7 +156,8 @@ def _store(home: HomePaths) -> Finding:
             return fail("store", left, _REBUILDS)
         return ok("store", f"{home.store} does not exist yet; the first command creates it")
     try:
-        with Database(home.store, patience_s=5.0) as database:
+        read_only = is_read_only(home.store)
+        with open_copy(home.store) if read_only else Database(home.store, patience_s=5.0) as database:
             said, count = quick_check(database)
     except sqlite3.OperationalError as error:  # for example, its disk gives an error
         return fail("store", f"{home.store}: {error}", "armada store check")
@@ -152,6 +171,8 @@ def _store(home: HomePaths) -> Finding:
 
 
 def _disk(home: HomePaths) -> Finding:
+    from armada.store.room import say_full
+
     try:
         status = os.statvfs(home.state)
     except OSError as error:
@@ -164,6 +185,8 @@ def _disk(home: HomePaths) -> Finding:
             f"{text}, but only {status.f_favail} inodes: no file can be made",
             f"df -i {shlex.quote(str(home.state))}",
         )
+    if say_full(home.store) is not None:
+        return fail("disk", f"{text}: it is full, so nothing can be recorded", "armada sync retention --dry-run")
     if free < LOW_BYTES:
         return warn("disk", f"{text}: checkpoints will not fit", "armada sync retention --dry-run")
     return ok("disk", text)

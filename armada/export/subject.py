@@ -117,7 +117,13 @@ def find_subject(database: Database, run: Run, word: str, *, everything: bool, s
     except NotFound as error:
         error.hint = f"armada pull {run.run_id}; {error.hint}" if error.hint else f"armada pull {run.run_id}"
         raise
-    place, manifest, here = read_whole(database, checkpoint, checkpoint.home_path)
+    try:
+        place, manifest, here = read_whole(database, checkpoint, checkpoint.home_path)
+    except NotFound as error:
+        if not checkpoint.on_host:
+            error.message += f", and {run.host} has it no more"
+            error.hint = f"armada show {run.run_id} lists the others"
+        raise
     chosen = _chosen(manifest.files, everything=everything)
     if not chosen:
         raise NotFound(

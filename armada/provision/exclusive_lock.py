@@ -37,6 +37,6 @@ def _holder(lock: FileLock) -> str:
     try:
         told = lock.read_holder() or {}
         since = span(time.time() - float(told["since"]))
-        return f"process {int(told['pid'])} to finish ({sanitize_line(told['doing'], 100)}, for {since})"
+        return f"for process {int(told['pid'])} to finish ({sanitize_line(told['doing'], 100)}, for {since})"
     except (ValueError, KeyError, TypeError):
-        return "another armada to finish"  # the holder has not written its description yet
+        return "for another armada to finish"  # the holder has not written its description yet

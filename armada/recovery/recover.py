@@ -250,7 +250,7 @@ def _read_home(
             if problem is None:
                 published.record(database, found, reader if read_data else None)
                 recovery.recognised.append(found)
-                progress.stage("home", f"{found.run_id} {found.place.name}")
+                progress.now("home", f"{found.run_id} {found.place.name}")  # hundreds: their number is said at the end
             elif isinstance(problem, OSError):  # nothing is known of its bytes: it may be the only copy
                 recovery.unreadable.append((found.place, problem.strerror or str(problem)))
                 progress.stage("unreadable", f"{found.place}: {problem.strerror}; it stays as it is")

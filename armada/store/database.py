@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from armada.errors import ArmadaError, ConfigError, Conflict, StoreDamaged, StoreGone
+from armada.errors import ArmadaError, ConfigError, Conflict, StoreDamaged, StoreGone, StoreUnwritable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -365,8 +365,9 @@ class Database:
             try:
                 yield
             except BaseException:
-                self.connection.execute("ROLLBACK TO part")
-                self.connection.execute("RELEASE part")
+                if self.connection.in_transaction:  # a full disk may have ended it
+                    self.connection.execute("ROLLBACK TO part")
+                    self.connection.execute("RELEASE part")
                 raise
             self.connection.execute("RELEASE part")
 
@@ -441,11 +442,9 @@ def explain(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> ArmadaErro
     if str(error).startswith("Could not decode to UTF-8"):  # Python's own words
         return StoreDamaged(error, path=path)
     if primary in _OF_THE_DISK:
-        return ConfigError(
-            f"the store cannot be used ({error})",
-            path=path,
-            hint="check whether the disk is full, or the file or its folder is read-only or belongs to another user",
-        )
+        from armada.store.room import advice
+
+        return StoreUnwritable(f"the store cannot be used ({error})", path=path, hint=advice(path))
     return None
 
 

@@ -1,18 +1,17 @@
-"""Read a store that is not writable from a copy in memory; changes to the copy are discarded."""
+"""Read a store that takes no write from a copy in memory; changes to the copy are discarded."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
+import tempfile
 import urllib.parse
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from armada.errors import ArmadaError, ConfigError
+from armada.errors import ConfigError
 from armada.store.database import UNREADABLE, Database, explain
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def is_read_only(path: Path) -> bool:
@@ -28,17 +27,30 @@ def open_copy(path: Path) -> Database:
         StoreDamaged: The file is not a store, or is damaged.
     """
     memory = sqlite3.connect(":memory:", isolation_level=None)
-    problem: ArmadaError | None = None
-    # Another process's newest writes are in the -wal until a checkpoint merges them. If SQLite cannot create its index
-    # of the -wal, nobody writes here, and the main file alone is read: `immutable`.
-    for mode in ("mode=ro", "immutable=1"):
-        try:
-            with contextlib.closing(
-                sqlite3.connect(f"file:{urllib.parse.quote(str(path))}?{mode}", uri=True)
-            ) as source:
-                source.backup(memory)
-            return Database(path, connection=memory)
-        except UNREADABLE as error:
-            problem = explain(error, path) or ConfigError(f"the store cannot be read ({error})", path=path)
-    assert problem is not None  # noqa: S101  # the loop returns, or sets it
-    raise problem
+    # Another process's newest writes are in the -wal until a checkpoint merges them.
+    try:
+        _fill(memory, path, "mode=ro")
+        return Database(path, connection=memory)
+    except UNREADABLE:
+        pass
+    # SQLite cannot create its index of the -wal there, so nobody writes: it can elsewhere.
+    try:
+        with tempfile.TemporaryDirectory(prefix="armada-store-") as elsewhere:
+            copy = Path(shutil.copy(path, elsewhere))
+            shutil.copy(path.with_name(f"{path.name}-wal"), elsewhere)
+            _fill(memory, copy, "mode=rw")
+        return Database(path, connection=memory)
+    except (OSError, *UNREADABLE):
+        pass
+    try:
+        _fill(memory, path, "immutable=1")  # the main file alone
+        return Database(path, connection=memory)
+    except UNREADABLE as error:
+        raise explain(error, path) or ConfigError(f"the store cannot be read ({error})", path=path) from error
+
+
+def _fill(memory: sqlite3.Connection, path: Path, mode: str) -> None:
+    """Copy a store into memory."""
+    place = f"file:{urllib.parse.quote(str(path))}?{mode}"
+    with contextlib.closing(sqlite3.connect(place, uri=True)) as source:
+        source.backup(memory)

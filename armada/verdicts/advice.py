@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _CHANGE = {
     "oom": "lower the micro batch in the profile (`train.micro_batch_size`), or use a GPU with more memory; then launch it again",
@@ -92,6 +96,21 @@ def next_steps(now: Situation) -> list[Step]:
     if now.state == "unknown":
         steps.append(Step("check the host", f"armada doctor {now.host}"))
     return steps
+
+
+def is_host_budget(host: str, message: str | None) -> bool:
+    """Whether a run that ended for `budget` was stopped for its host's budget, by the words that home sent with the stop."""
+    return (message or "").startswith(f"{host} has cost ")
+
+
+def for_host_budget(host: str, steps: Sequence[Step]) -> list[Step]:
+    """Return the steps after a stop for the host's budget: until that is raised, nothing begins there."""
+    own = _AGAIN["budget"]
+    raised = Step(
+        f"raise the budget of {host}, which is spent: until then nothing starts or resumes there",
+        f"armada hosts set {shlex.quote(host)} --budget MONEY",
+    )
+    return [raised, *(each for each in steps if each.words != own)]
 
 
 def _after_an_end(now: Situation) -> list[Step]:

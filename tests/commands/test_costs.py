@@ -202,7 +202,8 @@ def test_a_price_is_set_replaced_and_followed_by_another(armada: Armada) -> None
     ("words", "said"),
     [
         (["--price", "2,50 EUR"], "is not a price such as"),
-        (["--price", "-1"], "price_per_hour"),
+        (["--price", "-1"], "--price -1: an hour costs from 0 to"),
+        (["--price", "1e400"], "--price 1e400: an hour costs from 0 to"),
         (["--price-since", "now"], "needs it"),
         (["--price", "3", "--price-since", "soon"], "is not a date"),
     ],

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 from pathlib import Path
@@ -167,6 +168,24 @@ def test_any_file_that_is_gone_from_home_stops_the_export(exporting: Armada, nam
     assert answer.returncode == 1
     assert f"{name} is not as it came" in answer.stderr
     assert beside(exporting) == []
+
+
+def test_a_checkpoint_deleted_at_home_is_not_called_home(exporting: Armada) -> None:
+    """No host is known here that could have it."""
+    shutil.rmtree(checkpoint_file(exporting, ".").resolve())
+    shown = exporting.run("show", RUN, "--json")
+    paths = {each["step"]: each["home_path"] for each in json.loads(shown.stdout)["checkpoints"]}
+    assert (paths[20], Path(str(paths[10])).name) == (None, "checkpoint-10")
+    shown = exporting.run("show", RUN)
+    assert re.search(r"checkpoint-20 .* deleted here, and gone from ", shown.stdout)
+    assert re.search(r"checkpoint-10 .* home, verified: ", shown.stdout)
+    listed = exporting.run("ps", "--all", "--cached")
+    assert " 1 of 2 " in listed.stdout
+    assert exporting.json("ps", "--cached")[0]["checkpoints_home"] == 1
+    answer = exporting.run("export", RUN, "--checkpoint", "20", "--to", "model")
+    assert answer.returncode == 7
+    assert "is gone from home, and " in answer.stderr
+    assert "armada pull" not in answer.stderr
 
 
 def test_a_link_in_place_of_a_file_is_not_followed(exporting: Armada) -> None:

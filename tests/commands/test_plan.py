@@ -170,11 +170,11 @@ def test_where_all_lose_nothing_is_started(fleet: Armada) -> None:
     assert refused.returncode == 3
     message = json.loads(refused.stdout)["error"]["message"]
     assert "cheap: it may cost $2.50, more than $1.00" in message
-    assert "local: it has no `price_per_hour`" in message
+    assert "local: it has no `price`" in message
     wrong = fleet.run("launch", "--host", "auto", fleet.command("true"), "--profile", "none")
     assert (wrong.returncode, "there is no profile 'none'" in wrong.stderr) == (7, True)
     two = fleet.run("launch", "--host", "auto", fleet.command("false"))
-    assert (two.returncode, "no host fits, and nothing was started" in two.stderr) == (3, True)
+    assert (two.returncode, "no host can be chosen, and nothing was started" in two.stderr) == (3, True)
     assert known(fleet) == before
 
 

@@ -334,7 +334,7 @@ def test_two_at_once_run_a_task_once(box: Armada, server: SshServer) -> None:
         eventually((server.home / "waiting").exists, "the task's command")
         with box.start(*words) as second:
             assert second.stdout is not None
-            assert f"waiting    process {first.pid} to finish (tasks of box" in second.stdout.readline()
+            assert f"waiting    for process {first.pid} to finish (tasks of box" in second.stdout.readline()
             (server.home / "go").touch()
             out, err = second.communicate(timeout=60)
         assert first.wait(60) == 0

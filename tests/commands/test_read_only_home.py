@@ -64,7 +64,16 @@ def test_what_only_shows_shows_what_home_last_knew(
 
 @pytest.mark.parametrize(
     "command",
-    [("stop", RUN), ("pull", RUN), ("sync", "now"), ("rm", RUN), ("hosts", "ls"), ("reproduce", RUN, "--to", "x")],
+    [
+        ("stop", RUN),
+        ("pull", RUN),
+        ("sync", "now"),
+        ("rm", RUN),
+        ("hosts", "ls"),
+        ("reproduce", RUN, "--to", "x"),
+        ("daemon", "start"),
+        ("recover", "--dry-run"),
+    ],
 )
 def test_what_must_write_says_so_in_one_sentence(
     store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
@@ -73,6 +82,18 @@ def test_what_must_write_says_so_in_one_sentence(
     said = capsys.readouterr().err
     assert f"armada: {store.parent}: this home is not writable" in said
     assert len(said.splitlines()) == 2
+
+
+def test_the_state_of_the_daemon_and_a_diagnosis_need_no_writing(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["daemon", "status"]) == 7
+    assert capsys.readouterr().out.startswith("no daemon has been started from this home\n")
+    assert run(["doctor"]) == 3
+    said = capsys.readouterr()
+    assert f"{store.parent} is not writable" in said.out
+    assert "1 runs" in said.out
+    assert not said.err
 
 
 def test_a_store_of_an_older_armada_is_brought_up_to_date_in_the_copy_alone(tmp_path: Path) -> None:

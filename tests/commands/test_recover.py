@@ -144,6 +144,10 @@ def test_recovering_twice_changes_nothing(armada: Armada, home: HomePaths, run_i
         assert done["known_before"] == 3
     assert all_of(armada, run_id) == before
     assert list(home.state.glob("armada.db.*")) == list(home.state.glob(".recover-*")) == []
+    lose(home)
+    said = armada.run("recover").stdout
+    assert "1 run and 3 checkpoints added" in said
+    assert "checkpoint-10" not in said, "they are counted: hundreds of lines would hide the rest"
 
 
 @pytest.mark.parametrize("how", DAMAGES)

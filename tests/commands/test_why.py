@@ -74,6 +74,17 @@ def test_the_page_needs_no_host_once_the_run_has_ended(armada: Armada) -> None:
     assert "armada doctor local" in shown
 
 
+def test_a_run_that_its_hosts_budget_stopped_leads_to_that_budget(armada: Armada) -> None:
+    run_id = run_of(armada, "exit 1")
+    with contextlib.closing(sqlite3.connect(armada.folder / "home" / "state" / "armada.db")) as store, store:
+        told = "local has cost 1.06 EUR, and its budget is 0.50 EUR"
+        store.execute("UPDATE runs SET reason = 'budget', message = ?", (told,))
+    shown = page(armada, run_id)
+    assert f"  cause      {told}" in shown
+    assert "    armada hosts set local --budget MONEY" in shown
+    assert "once more" not in shown
+
+
 def test_checkpoints_taken_and_not_taken_are_listed(armada: Armada) -> None:
     # The first is taken while the job waits for that, the second comes too late.
     taken = "while ! ls ../outbox/*/MANIFEST.json >/dev/null 2>&1; do sleep 0.1; done"

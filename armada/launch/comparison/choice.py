@@ -64,7 +64,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The chosen host and why; `winner` is None if no host fits. `losers` has a reason for each of the others."""
+    """The chosen host and why; `winner` is None if no host fits, or no figures tell which. `losers` has a reason for each of the others."""
 
     winner: str | None
     why: str
@@ -111,7 +111,9 @@ def choose(candidates: Sequence[Candidate], wish: Wish) -> Choice:
         del losers[able[0].name]
         return Choice(able[0].name, "the only host that can run it", _in_order(losers, candidates))
     if not kept:
-        return Choice(None, "no host fits", _in_order(losers, candidates))
+        is_unknown = bool(able) and wish.rule in ("fastest", "cheapest")  # they have no limit to exceed
+        why = "no host can be chosen" if is_unknown else "no host fits"
+        return Choice(None, why, _in_order(losers, candidates))
     currencies = {each.currency for each in kept if each.cost is not None}
     if wish.rule in ("cheapest", "max-cost") and len(currencies) > 1:
         both = " and ".join(sorted(currencies))
@@ -156,7 +158,7 @@ def _object_to_end(each: Candidate, _: Wish) -> str | None:
 
 def _object_to_cost(each: Candidate, _: Wish) -> str | None:
     if not each.has_price:
-        return "it has no `price_per_hour`"
+        return "it has no `price`"
     return (each.why_no_cost or each.why_no_end) if each.cost is None else None
 
 

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from armada.cli.table import table
+from armada.cli.table import fit, table, width
 
 
 def test_columns_are_as_wide_as_a_terminal_shows_them() -> None:
@@ -52,3 +52,24 @@ def test_a_name_from_right_to_left_keeps_to_its_cell_on_a_terminal_and_is_plain_
     monkeypatch.setattr("sys.stdout", Stream(encoding, is_terminal=is_terminal))
     shown = ["RUN         HOST", f"{first} 3  box", "plain       box"]
     assert table(("RUN", "HOST"), [("שלום דור 3", "box"), ("plain", "box")]).splitlines() == shown
+
+
+HEADER = ("RUN", "LOSS", "TOK/S", "SEEN", "LABELS")
+ROWS = [("tale-abc234", "0.4316", "12,345", "2 s ago", "★ @a-long-group #tag-one #tag-two")]
+
+
+@pytest.mark.parametrize(
+    ("room", "header", "labels"),
+    [
+        (120, HEADER, "★ @a-long-group #tag-one #tag-two"),
+        (60, HEADER, "★ @a-long-group #tag-…"),
+        (44, ("RUN", "LOSS", "SEEN", "LABELS"), "★ @a-long-gro…"),
+        (36, ("RUN", "SEEN", "LABELS"), "★ @a-long-gro…"),
+    ],
+)
+def test_a_table_is_cut_to_the_terminal(room: int, header: tuple[str, ...], labels: str) -> None:
+    kept, rows = fit(HEADER, ROWS, room, cut="LABELS", least=12, drop=("TOK/S", "LOSS"))
+    assert kept == header
+    assert rows[0][-1] == labels
+    assert len(kept) == len(rows[0])
+    assert max(map(width, table(kept, rows).splitlines())) <= room

@@ -88,6 +88,7 @@ def test_the_line_of_a_provider_is_an_address(line: str, target: str, identity: 
         ("ssh -o ProxyCommand=evil me@box", "the option 'ProxyCommand=evil' cannot be set", "~/.ssh/config"),
         ("ssh -F other me@box", "-F 'other': a configuration file", "~/.ssh/config"),
         ("ssh me@box nvidia-smi", "contains a command ('nvidia-smi')", "the line without it: 'ssh me@box'"),
+        ("ssh me@box; rm -rf /", "contains a command ('rm -rf /')", "the line without it: 'ssh me@box'"),
         ("ssh me@box nvidia-smi -L", "contains a command ('nvidia-smi -L')", "'ssh me@box'"),
         ("ssh me@box -- tmux attach", "contains a command ('tmux attach')", "'ssh me@box'"),
         ("ssh me@box me", "contains a command ('me')", "'ssh me@box'"),

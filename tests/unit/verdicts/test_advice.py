@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from armada.verdicts.advice import Situation, next_steps
+from armada.verdicts.advice import Situation, for_host_budget, is_host_budget, next_steps
 
 NOW = Situation(run_id="a-1", host="a100", state="failed", reason="exit_1")
 
@@ -78,3 +78,14 @@ def test_a_stalled_run_is_ended_and_started_again() -> None:
 def test_a_cell_that_no_host_has_is_handed_over_again_and_not_resumed() -> None:
     again = "armada sweep exp.yaml --host a100 --grid 'train.seed=1,2'"
     assert commands(reason="submit_refused", handed_over_by=again) == ["armada doctor a100", again]
+
+
+def test_a_run_that_its_hosts_budget_stopped_is_not_told_of_its_own_budget() -> None:
+    own = next_steps(Situation("a-1", "a100", "failed", "budget", resumes_from=30))
+    assert "larger `budget`" in own[0].words
+    first, *others = for_host_budget("a100", own)
+    assert first.command == "armada hosts set a100 --budget MONEY"
+    assert [step.command for step in others] == ["armada logs a-1 --tail 200", "armada resume a-1"]
+    assert is_host_budget("a100", "a100 has cost 1.06 EUR, and its budget is 0.50 EUR")
+    assert not is_host_budget("a100", "its budget (2.00 EUR) is spent: it ran for 2 h")
+    assert not is_host_budget("a100", None)

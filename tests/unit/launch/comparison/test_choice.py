@@ -31,10 +31,10 @@ ALL = (AWAY, CHEAP, FREE, FAST, FULL)
     ("wish", "winner", "losers"),
     [
         (Wish("fastest"), "fast", {"cheap": "it ends in 10 h 00 m, not 2 h 00 m", "free": "it ends in 6 h 00 m, not 2 h 00 m"}),
-        (Wish("cheapest"), "cheap", {"fast": "it costs $40.00, not $12.00", "free": "it has no `price_per_hour`"}),
+        (Wish("cheapest"), "cheap", {"fast": "it costs $40.00, not $12.00", "free": "it has no `price`"}),
         (Wish("by", 15.5 * HOUR, "08:00"), "fast", {"free": "it ends in 6 h 00 m, not 2 h 00 m"}),
         (Wish("by", 4 * HOUR, "08:00"), "fast", {"cheap": "it may take 15 h 00 m, and 08:00 is in 4 h 00 m"}),
-        (Wish("max-cost", 18, "$18.00"), "cheap", {"fast": "it may cost $60.00, more than $18.00", "free": "it has no `price_per_hour`"}),
+        (Wish("max-cost", 18, "$18.00"), "cheap", {"fast": "it may cost $60.00, more than $18.00", "free": "it has no `price`"}),
         (Wish("max-cost", 100, "$100.00"), "fast", {"cheap": "it ends in 10 h 00 m, not 2 h 00 m"}),
     ],
 )  # fmt: skip
@@ -77,6 +77,14 @@ def test_a_host_whose_wait_is_unknown_is_never_promised() -> None:
     assert choose((busy,), Wish("by", math.inf, "08:00")).losers == {"fast": busy.why_no_end}
     assert choose((busy, CHEAP), Wish("fastest")).winner == "cheap"
     assert choose((busy, CHEAP), Wish("max-cost", 100.0, "$100")).losers == {"fast": busy.why_no_end}
+
+
+def test_hosts_that_fit_and_of_which_too_little_is_known_are_not_called_unfit() -> None:
+    unknown, box = candidate("local", None), candidate("box", None, has_gpus=True)
+    assert choose((unknown, box), Wish("fastest")).why == "no host can be chosen"
+    assert choose((unknown, box), Wish("cheapest")).why == "no host can be chosen"
+    assert choose((AWAY, FULL), Wish("fastest")).why == "no host fits"
+    assert choose((FAST,), Wish("max-cost", 1.0, "$1")).why == "no host fits"
 
 
 def test_without_an_estimate_only_a_host_that_surely_is_the_only_one_is_taken() -> None:

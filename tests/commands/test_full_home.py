@@ -1,0 +1,149 @@
+"""A home whose disk is full shows what it last knew, and still stops runs, which cost money."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from armada.cli.main import run
+from armada.errors import StoreUnwritable
+from armada.paths import HomePaths
+from armada.store import read_only, runs
+from armada.store.database import Database, explain
+from armada.store.read_only import open_copy
+from tests.commands.test_read_only_home import RUN
+from tests.conftest import Armada
+from tests.waiting import eventually
+
+
+def fill(folder: Path) -> Path:
+    """Write to a file system until it takes no more."""
+    filler = folder / "filler"
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+    return filler
+
+
+@pytest.fixture
+def small(armada: Armada) -> Iterator[Armada]:
+    """A home on a small disk of its own; what `local` runs is on another one."""
+    home = armada.folder / "home"
+    home.mkdir(exist_ok=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(home)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("needs root to mount a small file system")
+    try:
+        (home / "state").mkdir(mode=0o700)
+        elsewhere = armada.folder / "local"
+        elsewhere.mkdir()
+        (home / "state" / "local").symlink_to(elsewhere)
+        yield armada
+    finally:
+        subprocess.run(["umount", "-l", str(home)], check=True)
+
+
+def test_a_run_is_stopped_from_a_home_whose_disk_is_full(small: Armada) -> None:
+    run_id = small.json("launch", "--host", "local", small.command("sleep", "600"))["run_id"]
+    eventually(lambda: small.json("ps")[0]["state"] == "running", "the run")
+    filler = fill(small.folder / "home")
+    full = f"armada: the disk of {small.folder}/home/state is full ("
+    for shown in (("ps",), ("show", run_id), ("why", run_id), ("sync", "ls")):
+        done = small.run(*shown)
+        assert done.returncode == 0, done.stderr
+        assert run_id in done.stdout
+        assert done.stderr.startswith(full)
+        assert done.stderr.endswith("so no host is asked; showing the last known state\n")
+    done = small.run("doctor")
+    assert done.returncode == 3
+    assert "it is full, so nothing can be recorded" in done.stdout
+    refused = small.run("tag", run_id, "good")
+    assert refused.returncode == 2
+    assert "→ the disk is full: free space on it" in refused.stderr
+
+    done = small.run("stop", run_id, "--grace", "1")
+    assert done.returncode == 0, done.stderr
+    assert f"{run_id}: – cancelled" in done.stdout
+    assert done.stderr.startswith(full)
+    assert "so this cannot be recorded at home; home asks the host again when there is room" in done.stderr
+    assert '"cancelled"' in (small.folder / "local" / "runs" / run_id / "state.json").read_text()
+
+    assert small.json("ps", "--all")[0]["state"] == "running"  # what home last knew
+    filler.unlink()
+    assert small.json("ps", "--all")[0]["state"] == "cancelled"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ARMADA_HOME", str(tmp_path / "home"))
+    paths = HomePaths.from_environment()
+    paths.make()
+    with Database(paths.store) as database:
+        runs.insert(database, run_id=RUN, name="tale", host="box", task="command", experiment=None, spec={"job": {}})
+        runs.set_state(database, RUN, "running")
+    return paths.store
+
+
+def full_error() -> sqlite3.DatabaseError:
+    """What SQLite raises where a store can grow no more."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("PRAGMA max_page_count = 1")
+        with pytest.raises(sqlite3.OperationalError) as raised:
+            connection.execute("CREATE TABLE lines (line TEXT)")
+        return raised.value
+
+
+@pytest.mark.parametrize("command", [("ps",), ("show", RUN), ("why", RUN)])
+def test_what_fills_up_meanwhile_shows_the_last_known_state(
+    store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise full_error()
+
+    monkeypatch.setattr("armada.monitor.observe.observe_all", refuse)
+    monkeypatch.setattr("armada.cli.context.Context.session_about", refuse)
+    assert run(command) == 0
+    said = capsys.readouterr()
+    assert RUN in said.out
+    assert said.err.splitlines()[0] == (
+        f"armada: {store}: the store cannot be used (database or disk is full), so no host is asked; showing the last known state"
+    )
+
+
+def test_the_advice_says_how_much_room_there_is(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = explain(full_error(), store)
+    assert isinstance(told, StoreUnwritable)
+    assert " free: check whether a quota is used up" in str(told.hint)
+    monkeypatch.setattr("armada.store.room.free_bytes", lambda _: 4096)
+    told = explain(full_error(), store)
+    assert told is not None
+    assert str(told.hint).startswith("the disk is full: free space on it")
+
+
+def test_a_copy_has_what_sqlite_has_not_merged_where_it_can_make_no_index(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk, after the last program that had the store open was killed."""
+    dead = tmp_path / "dead" / "armada.db"
+    dead.parent.mkdir()
+    with Database(store) as database:
+        runs.set_state(database, RUN, "stopping")
+        for suffix in ("", "-wal"):
+            dead.with_name(dead.name + suffix).write_bytes(store.with_name(store.name + suffix).read_bytes())
+    fill_by = read_only._fill  # noqa: SLF001
+
+    def without_index(memory: sqlite3.Connection, path: Path, mode: str) -> None:
+        if mode == "mode=ro":
+            raise sqlite3.OperationalError("disk I/O error")
+        fill_by(memory, path, mode)
+
+    monkeypatch.setattr("armada.store.read_only._fill", without_index)
+    with open_copy(dead) as copy:
+        assert runs.find(copy, RUN).state == "stopping"
