@@ -238,8 +238,6 @@ class Context:
             NotFound: There is none of that name.
             HostNotAsked: Home cannot be written, and with it neither keys nor connections.
         """
-        if self.is_read_only:
-            raise HostNotAsked("not asked, because this home is not writable", host=name)
         return self.session_with(self.host(name), patience_s, looks=looks)
 
     def session_with(self, host: Host, patience_s: float, *, looks: bool = False) -> HostSession:
@@ -247,9 +245,8 @@ class Context:
         from armada.rpc.session import HostSession
 
         if self.is_read_only:
-            raise HostNotAsked("not asked, because nothing can be written in this home", host=name)
-
-        return HostSession(self.host(name), self.home, patience_s=patience_s, looks=looks)
+            raise HostNotAsked("not asked, because nothing can be written in this home", host=host.name)
+        return HostSession(host, self.home, patience_s=patience_s, looks=looks)
 
     def session_about(self, run: Run, *, patience_s: float = 60.0) -> HostSession:
         """Open a session that only looks for a run. A host that this home wiped is not asked: that would put the agent back there.
