@@ -64,18 +64,6 @@ class _Evidence(NamedTuple):
     folder_inode: int
 
 
-class Copied(NamedTuple):
-    """What a home was copied from.
-
-    Attributes:
-        ids: The home of which it is a copy, and those of which that one was.
-        at: When it became one, in unix time.
-    """
-
-    ids: frozenset[str]
-    at: float
-
-
 class _Record(NamedTuple):
     """What `home.json` says. `evidence` is None where it is incomplete: then this is no original."""
 
@@ -101,12 +89,10 @@ def own(paths: HomePaths) -> Home:
     return Home(known.id, _label(), str(paths.state))
 
 
-def copied_from(paths: HomePaths) -> Copied | None:
-    """Say of which homes this one is a copy; None if it is an original. Call `own` first, which gives a copy its own id."""
+def copied_from(paths: HomePaths) -> frozenset[str]:
+    """The ids of the homes of which this one is a copy; none if it is an original. Call `own` first, which gives a copy its own id."""
     known = _read(paths.home_record)
-    if known is None or known.evidence is None or not known.former:
-        return None
-    return Copied(frozenset(known.former), known.evidence.mark_ctime_ns / 1e9)
+    return frozenset(known.former if known is not None else ())
 
 
 def launched_by(spec: Mapping[str, object]) -> Home | None:

@@ -386,7 +386,7 @@ class Armada:
             argv = ["armada", "stop", found.run_id]
             with (
                 operation(opened.database, kind="stop", run_id=found.run_id, host=found.host, argv=argv) as recorded,
-                opened.session_of(found, 60.0, looks=found.ended and not found.is_guess) as session,
+                opened.session(found.host, 60.0, looks=found.ended and not found.is_guess) as session,
             ):
                 return run_of(stop_run(opened.database, session, found, grace_s, partial(recorded.now, "stopping")))
 
@@ -412,7 +412,7 @@ class Armada:
             raise UsageError("name a run: sync(run)")
         with self._open(writes=True) as opened:
             chosen = {found.run_id: found for found in map(opened.run, runs)}
-            results = sync_hosts(opened.home, opened.hosts_of_runs(), list(chosen.values()), progress=NullProgress())
+            results = sync_hosts(opened.home, opened.hosts(), list(chosen.values()), progress=NullProgress())
         found: dict[str, SyncResult] = {}
         why = {each.host: sanitize_line(each.error, 2000) for each in results if each.error is not None}
         for outcome in (outcome for each in results for outcome in each.outcomes):

@@ -106,25 +106,7 @@ class Opened:
         """
         if self._was_wiped(run.host):
             raise NotFound("this home deleted everything there", host=run.host)
-        return self.session_of(run, patience_s)
-
-    def hosts_of_runs(self) -> dict[str, Host]:
-        """Return the hosts by name, each as the machine on which its runs were started."""
-        from armada.provision.namesakes import host_of_runs
-
-        return {name: host_of_runs(self.database, host)[0] for name, host in self.hosts().items()}
-
-    def session_of(self, run: StoredRun, patience_s: float, *, looks: bool = False) -> HostSession:
-        """Open a session with the machine on which a run was started.
-
-        Raises:
-            NotFound: Its host is not known.
-        """
-        from armada.provision.namesakes import host_of_runs
-        from armada.rpc.session import HostSession
-
-        host, _ = host_of_runs(self.database, self.host(run.host))
-        return HostSession(host, self.home, patience_s=patience_s, looks=looks)
+        return self.session(run.host, patience_s)
 
     def other_owner(self, run: StoredRun) -> str | None:
         """Return the name of the other home that launched a run; None for this home's runs."""

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from armada.cli.progress import say
 from armada.cli.renewal import caring_for_the_daemon
-from armada.errors import ConfigError, Conflict, HostUnreachable, NotFound, StoreUnwritable
+from armada.errors import Conflict, HostUnreachable, NotFound, StoreUnwritable
 from armada.foundation.sanitize import sanitize_line
 from armada.home import own
 from armada.paths import HomePaths
 from armada.rpc.outage import listen
 from armada.store import runs
 from armada.store.database import PATIENCE_S, Database, explain
-from armada.store.read_only import is_read_only, open_copy
+from armada.store.read_only import is_read_only, open_copy, unwritable
 from armada.store.room import say_full
 
 if TYPE_CHECKING:
@@ -35,16 +35,6 @@ _SILENT_S = 0.5
 
 class HostNotAsked(HostUnreachable):
     """The command asks no host, because this home is not writable, or its disk is full."""
-
-
-def unwritable(home: HomePaths) -> ConfigError:
-    """Build the error for a command that must write to a home that cannot be written."""
-    return ConfigError(
-        "this home is not writable (a read-only file system, or another user's folder), and this command writes to it",
-        path=home.state,
-        hint="armada ps, show, logs, why, compare, diff, report and sync ls work without writing; for other commands set "
-        "ARMADA_HOME, or make it writable",
-    )
 
 
 def _why_unwritable(error: Exception, home: HomePaths) -> str | None:
@@ -189,22 +179,19 @@ class Context:
         return choose_host(self.hosts(), name)
 
     def hosts_of_runs(self, *wanted: Run) -> dict[str, Host]:
-        """Return the hosts by name, each as the machine on which its runs were started; `wanted` runs are asked about.
+        """Return the hosts by name; `wanted` runs are asked about. It is said if one's name meant another machine at the last launch."""
+        from armada.provision.namesakes import words_of_last_launch
 
-        Another file may mean another machine by the name here. Then it is said.
-        """
-        from armada.provision.namesakes import host_of_runs
-
-        found, names = self.hosts(), {run.host for run in wanted}
-        for name, here in found.items():
-            found[name], said = host_of_runs(self.database, here)
-            if said is not None and name in names - self._told:
-                self._told.add(name)
+        found = self.hosts()
+        for name in sorted({run.host for run in wanted} & found.keys() - self._told):
+            self._told.add(name)
+            if (said := words_of_last_launch(self.database, found[name])) is not None:
                 say(sanitize_line(said, 600))
         return found
 
     def session_of(self, run: Run, *, patience_s: float = 60.0, looks: bool = False) -> HostSession:
-        """Open a session with the machine on which a run was started; otherwise as `session`."""
+        """Open a session with the host of a run; otherwise as `session`. It is said if its name meant another machine before."""
+        self._require_writable(run.host)
         return self.session_with(choose_host(self.hosts_of_runs(run), run.host), patience_s, looks=looks)
 
     def run(self, prefix: str) -> Run:
@@ -238,15 +225,19 @@ class Context:
             NotFound: There is none of that name.
             HostNotAsked: Home cannot be written, and with it neither keys nor connections.
         """
+        self._require_writable(name)
         return self.session_with(self.host(name), patience_s, looks=looks)
 
     def session_with(self, host: Host, patience_s: float, *, looks: bool = False) -> HostSession:
         """Open a session with a host; otherwise as `session`. Any thread may call it."""
         from armada.rpc.session import HostSession
 
-        if self.is_read_only:
-            raise HostNotAsked("not asked, because nothing can be written in this home", host=host.name)
+        self._require_writable(host.name)
         return HostSession(host, self.home, patience_s=patience_s, looks=looks)
+
+    def _require_writable(self, name: str) -> None:
+        if self.is_read_only:
+            raise HostNotAsked("not asked, because nothing can be written in this home", host=name)
 
     def session_about(self, run: Run, *, patience_s: float = 60.0) -> HostSession:
         """Open a session that only looks for a run. A host that this home wiped is not asked: that would put the agent back there.

@@ -87,9 +87,8 @@ def _home(*, reads: bool = False) -> HomePaths:
     Raises:
         ConfigError: The home cannot be written.
     """
-    from armada.cli.context import unwritable
     from armada.paths import HomePaths
-    from armada.store.read_only import is_read_only
+    from armada.store.read_only import is_read_only, unwritable
 
     home = HomePaths.from_environment()
     if not reads:

@@ -80,7 +80,6 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _recover(options: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from armada.cli.context import unwritable
     from armada.cli.printing import print_json
     from armada.cli.progress import Reporter
     from armada.config.hosts import Host, load_hosts
@@ -89,7 +88,7 @@ def _recover(options: argparse.Namespace) -> int:
     from armada.paths import HomePaths
     from armada.recovery.recover import recover
     from armada.store.database import Database
-    from armada.store.read_only import is_read_only
+    from armada.store.read_only import is_read_only, unwritable
 
     home = HomePaths.from_environment()
     if is_read_only(home.store):

@@ -95,9 +95,12 @@ def remove_one(
     Raises:
         ArmadaError: Why it was not removed.
     """
+    from armada.provision.namesakes import refuse_to_forget
     from armada.sync.checkpoints.folders import prepare
     from armada.sync.checkpoints.lock import only_one
 
+    if not run.is_settled(time.time()) and (host := context.hosts().get(run.host)) is not None:
+        refuse_to_forget(context.database, host, run.run_id)
     _refuse_alive(context, run)
     folder = context.home.checkpoints(run.run_id)
     if not options.dry_run:

@@ -23,7 +23,11 @@ def caring_for_the_daemon(home: HomePaths) -> Iterator[None]:
     from armada.daemon import instance
     from armada.store.queries.renewal import KNOWN, version_before_opening
 
-    before = version_before_opening(home.store) if instance.is_held(home) else None
+    before = None
+    with contextlib.suppress(
+        OSError
+    ):  # a file system without locks, or somebody else's lock: the command itself needs none
+        before = version_before_opening(home.store) if instance.is_held(home) else None
     yield
     if before is not None and 0 < before < KNOWN:
         _replace(home, f"the store was migrated from version {before} to {KNOWN}")

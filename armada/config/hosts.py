@@ -13,7 +13,7 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, Field, PlainSerializer, PrivateAttr, model_validator
 
 from armada.config.documents import Document, read_document, shown
 from armada.config.one_name import Shadowed, joined, shadowed
@@ -149,6 +149,18 @@ class Host(Settings):
     """Bytes a second that may come home from there, all runs and commands together."""
     origin: Path | None = Field(default=None, exclude=True, repr=False)
     """The file it stands in; None for the built-in `local`."""
+    _own_file: Path | None = PrivateAttr(default=None)
+
+    @property
+    def named_by(self) -> str:
+        """The file that says where the host is, as a launch records it; empty for the built-in `local`."""
+        return str(self._own_file or self.origin or "")
+
+    def owned_by(self, own: Host) -> Host:
+        """Return these settings as those of a machine that the user's hosts.yaml names, too."""
+        found = self.model_copy()
+        found._own_file = own.origin  # noqa: SLF001  # of its own class
+        return found
 
     @property
     def prices(self) -> tuple[Price, ...]:

@@ -58,7 +58,7 @@ def joined(own: Mapping[str, Host], theirs: Mapping[str, Host]) -> dict[str, Hos
 
 
 def _with_money_of(own: Host, theirs: Host) -> Host:
-    return theirs.model_copy(update={key: getattr(own, key) for key in kept_of_own(own, theirs)})
+    return theirs.model_copy(update={key: getattr(own, key) for key in kept_of_own(own, theirs)}).owned_by(own)
 
 
 def kept_of_own(own: Host, theirs: Host) -> tuple[str, ...]:

@@ -1,15 +1,14 @@
 """Stop the runs of a host whose budget is spent: each saves in its grace period, and its checkpoints stay until home.
 
 Runs that another home launched continue, and the user is told: that home never set this budget, and `armada stop` asks
-before it ends them. A home of which this one is a copy is no other one, unless it was seen on the host since: it was
-moved, or this one was restored from it.
+before it ends them. That holds for a home of which this one is a copy, too: whether it still lives, its silence does not
+say. `armada hosts forget-home` says that it is gone, and then its runs are this home's.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-import time
 from typing import TYPE_CHECKING
 
 from armada.costs.price import money, parse_money
@@ -17,7 +16,6 @@ from armada.errors import ArmadaError
 from armada.home import copied_from, launched_by, own
 from armada.launch.stop import request_of
 from armada.notifications.events import Continuing
-from armada.protocol.host import Probe
 from armada.protocol.message import Misfit
 from armada.protocol.sync import ListOutboxes, RunToList
 from armada.rpc.client import Call
@@ -28,7 +26,6 @@ from armada.verdicts.again import is_copied
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from armada.home import Copied
     from armada.rpc.session import HostSession
     from armada.store.database import Database
 
@@ -37,14 +34,8 @@ log = logging.getLogger(__name__)
 EVERY_S = 30.0
 """Seconds between two looks at what a host has cost."""
 
-SHOWS_WITHIN_S = 3600.0
-"""A home of which this one is a copy has so many seconds to sync again, which shows that it is still there."""
-
 _AT_ONCE = 200
 """Runs of which one request asks."""
-
-_SETTLES_S = 600.0
-"""Seconds within which a sync that began before this home was a copy may have ended."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -61,8 +52,6 @@ class HostBudget:
     _next_at: float = 0.0
     _told: frozenset[str] = frozenset()
     """Runs of other homes, which were named in the log."""
-    _living: set[str] = dataclasses.field(default_factory=set)
-    """Homes of which this one is a copy, and which were seen since."""
 
     def look(self, database: Database, now: float) -> None:
         """Stop the runs of this home there if the host's budget is spent, unless that was looked at a moment ago.
@@ -81,7 +70,7 @@ class HostBudget:
             return
         others = runs.launchers(database, own(self.session.home).id)
         theirs = {run.run_id: others[run.run_id] for run in active if run.run_id in others}
-        for run_id in self._of_former_homes(database, theirs, now) if theirs else ():
+        for run_id in self._of_forgotten_homes(database, theirs) if theirs else ():
             del theirs[run_id]
         self._say_theirs(database, theirs, why)
         mine = [run for run in active if run.run_id not in theirs]
@@ -103,46 +92,36 @@ class HostBudget:
         for run_id in sorted(theirs):
             launcher = launched_by(runs.spec(database, run_id))
             homes.setdefault(launcher.id if launcher is not None else theirs[run_id], []).append(run_id)
-        spent = money(*parse_money(self.session.host.budget or "0 USD"))
+        spent, copied = money(*parse_money(self.session.host.budget or "0 USD")), copied_from(self.session.home)
         for home_id, run_ids in homes.items():
-            yield Continuing(self.session.host.name, spent, home_id, theirs[run_ids[0]], tuple(run_ids))
+            label, is_former = theirs[run_ids[0]], home_id in copied
+            yield Continuing(self.session.host.name, spent, home_id, label, tuple(run_ids), is_former)
 
-    # A home that is a copy -------------------------------------------------------------------------------------------
-
-    def _of_former_homes(self, database: Database, theirs: Mapping[str, str], now: float) -> list[str]:
-        """Return those of other homes' runs that are this home's: it is a copy of their launcher, which is not there any more."""
+    def _of_forgotten_homes(self, database: Database, theirs: Mapping[str, str]) -> Iterator[str]:
+        """Return those of other homes' runs that are this home's: it is a copy of their launcher, which the host was told to forget."""
         copied = copied_from(self.session.home)
-        if copied is None or now - copied.at < SHOWS_WITHIN_S:
-            return []
+        if not copied:
+            return
         launchers = {run_id: launched_by(runs.spec(database, run_id)) for run_id in theirs}
         here, host = own(self.session.home).id, self.session.host
         is_within = host.local and host.root is None  # then it may be a copy of a run, too
         former = {
             run_id: launcher.id
             for run_id, launcher in launchers.items()
-            if launcher is not None
-            and launcher.id in copied.ids
-            and not is_copied(launcher.id, here, is_within=is_within)
+            if launcher is not None and launcher.id in copied and not is_copied(launcher.id, here, is_within=is_within)
         }
-        asked = [run_id for run_id, home_id in former.items() if home_id not in self._living][:_AT_ONCE]
-        if not asked or not self._saw_living(asked, copied):
-            return []
-        return [run_id for run_id in asked if former[run_id] not in self._living]
+        registered = self._registered(list(former)[:_AT_ONCE]) if former else {}
+        yield from (run_id for run_id, homes in registered.items() if here in homes and former[run_id] not in homes)
 
-    def _saw_living(self, run_ids: Sequence[str], copied: Copied) -> bool:
-        """Ask the host which of the former homes were there since this one is a copy; return whether it has said so."""
+    def _registered(self, run_ids: Sequence[str]) -> dict[str, set[str]]:
+        """Ask the host which homes are registered there, by run; without runs of which it does not say."""
         listed = ListOutboxes(runs=tuple(RunToList(run_id=run_id) for run_id in run_ids))
-        began = time.time()
-        clock, answer = self.session.call_all([Call.of(Probe(send_bytes=0, padding="")), Call.of(listed, 60.0)])
-        for each in (clock, answer):
-            if isinstance(each, ArmadaError):
-                log.warning("%s: which homes were there is not known: %s", self.session.host.name, each.message)
-                return False
-        if len(answer.runs) < len(run_ids) or any(isinstance(entry, Misfit) for entry in answer.runs):
-            return False
-        ahead_s = clock.time - began
-        for entry in answer.runs:
-            for home in entry.homes:
-                if home.seen_at is not None and home.seen_at - ahead_s > copied.at + _SETTLES_S:
-                    self._living.add(home.id)
-        return True
+        (answer,) = self.session.call_all([Call.of(listed, 60.0)])
+        if isinstance(answer, ArmadaError):
+            log.warning("%s: which homes are registered is not known: %s", self.session.host.name, answer.message)
+            return {}
+        return {
+            run_id: {home.id for home in entry.homes}
+            for run_id, entry in zip(run_ids, answer.runs, strict=False)
+            if not isinstance(entry, Misfit) and entry.run_id == run_id
+        }

@@ -200,7 +200,7 @@ def carry_out(launch: Launch, caller: Caller) -> Run:
                 return former.run
             plan = launch.plan(former.run.run_id if former else None)
             recorded.concerns(plan.run_id)
-            host_records.record_facts(database, host.name, plan.facts.as_json(), origin=str(host.origin or ""))
+            host_records.record_facts(database, host.name, plan.facts.as_json(), origin=host.named_by)
             host_records.mark_released(database, host.name, None)
             caller.planned(plan)
             lock = order.home.lock(f"host-{host.name}")

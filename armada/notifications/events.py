@@ -73,6 +73,7 @@ class Continuing(NamedTuple):
         home_id: Which home launched them, or its label where it has no id.
         label: Its label, for display.
         run_ids: The runs.
+        is_former: It is the home of which this one is a copy.
     """
 
     host: str
@@ -80,6 +81,7 @@ class Continuing(NamedTuple):
     home_id: str
     label: str
     run_ids: tuple[str, ...]
+    is_former: bool = False
 
 
 def find_events(
@@ -239,6 +241,8 @@ def _continuing_runs(continuing: Iterable[Continuing], now: float) -> Iterator[E
             f"{sanitize_line(each.label, 80)} {'continues' if one else 'continue'}, as another home launched "
             f"{'it' if one else 'them'}: {some}\narmada stop {each.run_ids[0] if one else 'RUN'} --other-home"
         )
+        if each.is_former:
+            body += f"\nthis home is a copy of that one; if that is gone: armada hosts forget-home {each.host} {each.home_id[:8]}"
         key = f"{each.host}:budget:{each.budget}:{each.home_id}"
         yield Event(key, "budget_reached", f"{each.host}: budget spent, and runs continue", body, now, goes_on=True)
 

@@ -215,10 +215,9 @@ class Messenger:
 
 
 def _is_refused(database: Database, event: str, destinations: Collection[str]) -> bool:
-    """Whether an event was posted and no destination took it, or one that is no longer in the file did not."""
+    """Whether an event was posted and a destination that is no longer in the file did not take it."""
     told = outbox.told_to(database, event)
-    refused = [each for each, taken in told.items() if not taken]
-    return bool(refused) and (len(refused) == len(told) or any(each not in destinations for each in refused))
+    return any(each not in destinations for each, taken in told.items() if not taken)
 
 
 def _is_due(message: Notification, now: float) -> bool:

@@ -55,48 +55,52 @@ def refuse_while_runs_left(database: Database, host: Host, therefore: str = "not
     run = _first_left(database, host.name)
     if run is not None and (found := _of_last_launch(database, host)) is not None:
         why = f"runs that were started there may still be running, so {therefore}"
-        raise _refusal(found, host, why, f"{_RENAME}; or, if that machine is gone: armada rm {run.run_id} --force")
+        raise _refusal(
+            found, host, why, f"{_RENAME}; or, if that machine is gone, {_there(found)}armada rm {run.run_id} --force"
+        )
 
 
 def refuse_other_machine(database: Database, host: Host) -> None:
     """Refuse to go on by itself, as a search or a retry does, on another machine than that of the last launch.
 
     Raises:
-        ConfigError: It is another; the error names both files.
+        ConfigError: It is another, or another project's file has it while that of the last launch does not say where it is;
+            the error names both files.
     """
+    record = host_records.find(database, host.name)
+    former = Path(record.origin) if record is not None and record.origin else None
+    if former is not None and former.name == PROJECT_FILE and _is_of_another(host, former) and not _names(former, host):
+        raise ConfigError(
+            f"runs on {host.name} were started by {former}, which does not say now where that is; {host.origin} may mean "
+            "another machine, so nothing was started"
+        )
     if (found := _of_last_launch(database, host)) is not None:
         raise _refusal(found, host, "by the first one, runs were started last, so nothing was started", _RENAME)
 
 
-def host_of_runs(database: Database, host: Host) -> tuple[Host, str | None]:
-    """Return the machine on which runs of a host are: the one that its name meant when the last was started.
+def refuse_to_forget(database: Database, host: Host, run_id: str) -> None:
+    """Refuse to forget a run that may still be running, if its host's name means another machine here than at the last launch.
 
-    Args:
-        database: The store.
-        host: The host as its name is meant here.
-
-    Returns:
-        The host itself, or as the file of the last launch has it; and, if that is another machine, a sentence with both.
+    Raises:
+        ConfigError: So it may; the error names both files.
     """
-    record = host_records.find(database, host.name)
-    if record is None or record.origin is None:
-        return host, None
-    try:
-        if not record.origin:
-            found = _other_built_in(host)
-        elif host.origin is not None and host.origin.name == PROJECT_FILE:
-            found = _entry(host, Path(record.origin))  # a project that was cloned has no say about runs of another's
-        else:
-            found = _other(host, Path(record.origin))
-    except (ConfigError, OSError):
-        return host, None
-    if found is None or is_same_machine(found.host, host):
-        return (found.host if found is not None else host), None
-    where = f"{found.place} (the last launch)" if found.place is not None else "the last launch had no file for it"
-    return found.host, (
-        f"{host.name}: its runs are looked for at {_words(found.host)}: {where}; here, the name means {_words(host)} "
-        f"({host.origin or 'no file names it'})"
+    if (found := _of_last_launch(database, host)) is not None:
+        why = f"{run_id} may still be running by the first one, so it was not removed"
+        raise _refusal(found, host, why, f"{_there(found)}armada rm {run_id}" if _there(found) else _RENAME)
+
+
+def words_of_last_launch(database: Database, host: Host) -> str | None:
+    """Say that a host's name meant another machine when runs were started there last; None if it did not.
+
+    Nothing is looked for there: which file is right, a person knows. A project that was cloned has no say about it.
+    """
+    if (found := _of_last_launch(database, host)) is None:
+        return None
+    at = f"{found.place} (the last launch)" if found.place is not None else "the last launch had no file for it"
+    here = (
+        f"here, the name means {_words(host)} ({host.origin or 'no file names it'}), so its runs are looked for there"
     )
+    return f"{host.name}: its last runs were started on {_words(found.host)}: {at}; {here}"
 
 
 def _of_last_launch(database: Database, host: Host) -> _Entry | None:
@@ -104,14 +108,28 @@ def _of_last_launch(database: Database, host: Host) -> _Entry | None:
     record = host_records.find(database, host.name)
     if record is None:
         return None
+    is_of_project = host.origin is not None and host.origin.name == PROJECT_FILE
     try:
         if record.origin:
-            return _other(host, Path(record.origin))
+            file = Path(record.origin)
+            # A hosts.yaml that is not this one is that of a former place of home, and this one has its words now.
+            return _other(host, file) if is_of_project or file.name == PROJECT_FILE else None
     except (ConfigError, OSError):
         return None  # a file of another project, which the daemon reports
     # A former release recorded nothing for the built-in `local`; but a store that was recovered has nothing for any host.
-    is_of_project = host.origin is not None and host.origin.name == PROJECT_FILE
     return _other_built_in(host) if record.origin == "" or is_of_project else None
+
+
+def _is_of_another(host: Host, former: Path) -> bool:
+    origin = host.origin
+    return origin is not None and origin.name == PROJECT_FILE and origin.resolve() != former.resolve()
+
+
+def _names(file: Path, host: Host) -> bool:
+    try:
+        return file.exists() and host.name in hosts_of(read_document(file))
+    except (ConfigError, OSError):
+        return False
 
 
 def _first_left(database: Database, name: str) -> Run | None:
@@ -148,6 +166,12 @@ def _entry(host: Host, file: Path) -> _Entry | None:
     document = read_document(file)
     found = hosts_of(document).get(host.name)
     return _Entry(found, document.key_place(("hosts", host.name))) if found is not None else None
+
+
+def _there(found: _Entry) -> str:
+    """Where a command means that machine by the name."""
+    path = found.place.path if found.place is not None else None
+    return f"in {path.parent}: " if path is not None and path.name == PROJECT_FILE else ""
 
 
 def _refusal(found: _Entry, host: Host, therefore: str, hint: str) -> ConfigError:

@@ -108,7 +108,7 @@ def provision_host(
         ConfigError: A task's file cannot be used.
         ProvisionFailed: The error has the end of the task's or the installer's output.
     """
-    origin = str(host.origin or "")
+    origin = host.named_by
     with operation(database, kind="provision", host=host.name, argv=argv) as recorded, connect(host.name) as session:
         admit(database, home, project, host)
         told = recorded.and_tell(progress)

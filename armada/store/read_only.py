@@ -9,14 +9,28 @@ import sqlite3
 import tempfile
 import urllib.parse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from armada.errors import ConfigError
 from armada.store.database import UNREADABLE, Database, explain
+
+if TYPE_CHECKING:
+    from armada.paths import HomePaths
 
 
 def is_read_only(path: Path) -> bool:
     """Whether the store exists and this process cannot write it or its folder (SQLite creates files beside it)."""
     return path.is_file() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+
+
+def unwritable(home: HomePaths) -> ConfigError:
+    """Build the error for a command that must write to a home that cannot be written."""
+    return ConfigError(
+        "this home is not writable (a read-only file system, or another user's folder), and this command writes to it",
+        path=home.state,
+        hint="armada ps, show, logs, why, compare, diff, report and sync ls work without writing; for other commands set "
+        "ARMADA_HOME, or make it writable",
+    )
 
 
 def open_copy(path: Path) -> Database:

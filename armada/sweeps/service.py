@@ -254,7 +254,7 @@ def _record_all(asked: Asked, plan: SweepPlan, key: str) -> None:
             _record_plans(database, share.plans)
     for share in plan.shares.values():
         host, facts = share.session.host, share.plans[0].facts
-        origin = str(host.origin or "")
+        origin = host.named_by
         host_records.record_facts(database, host.name, facts.as_json(), origin=origin)
         host_records.mark_released(database, host.name, None)
 

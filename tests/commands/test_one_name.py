@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.conftest import Armada
 
 
-def test_a_run_is_stopped_where_it_was_started(armada: Armada) -> None:
+def test_both_files_are_named_where_a_run_is_looked_for_on_another_machine(armada: Armada) -> None:
     """The project's `local` counted when it was launched; now hosts.yaml means another folder by that name."""
     armada.write("armada.yaml", f"hosts: {{local: {{root: {armada.folder}/rented}}}}\n")
     experiment = armada.command("sh", "-c", "echo to-be-read; sleep 1000")
@@ -24,10 +24,15 @@ def test_a_run_is_stopped_where_it_was_started(armada: Armada) -> None:
     refused = armada.run("launch", "--host", "local", experiment)
     assert refused.returncode != 0
     assert "another machine by this name (`root`)" in refused.stderr
-    listed = armada.run("ps")
-    assert "armada: local: its runs are looked for at this machine in " in listed.stderr
-    assert str(own) in listed.stderr
-    assert armada.json("ps")[0]["state"] == "running"
+    for command in (["ps"], ["stop", run_id, "--grace", "1"]):
+        said = armada.run(*command).stderr
+        assert "armada: local: its last runs were started on this machine in " in said
+        assert str(own) in said
+    for more in ([], ["--force"]):
+        removed = armada.run("rm", run_id, *more)
+        assert removed.returncode == 2
+        assert f"{run_id} may still be running by the first one, so it was not removed" in removed.stderr
+    own.unlink()
     done = armada.run("stop", run_id, "--grace", "1")
     assert done.returncode == 0, done.stderr
     assert "cancelled" in done.stdout
@@ -46,4 +51,4 @@ def test_a_name_with_runs_of_a_projects_machine_is_not_given_to_another(armada: 
         assert refused.returncode == 2
         assert f"{there}/armada.yaml:2: box is me@192.0.2.1 here, and me@192.0.2.2 in " in refused.stderr
         assert "may still be running, so nothing was added" in refused.stderr
-        assert "armada rm x-aaaaaa --force" in refused.stderr
+        assert f"in {there}: armada rm x-aaaaaa --force" in refused.stderr

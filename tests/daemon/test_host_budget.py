@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from armada.config.hosts import Host, load_hosts
-from armada.daemon.host_budget import EVERY_S, SHOWS_WITHIN_S, HostBudget
+from armada.daemon.host_budget import EVERY_S, HostBudget
 from armada.daemon.host_status import HostStatusRegistry
 from armada.daemon.watcher import Watcher
 from armada.errors import Conflict
@@ -126,7 +126,7 @@ def test_after_chmod_of_its_home_a_hosts_budget_still_stops_the_runs_it_launched
     home.hosts_file.write_text(ENTRY.format(100).replace("true,", f"true, root: {tmp_path / 'root'},"))
     run = armada.json("launch", "--host", "local", armada.command("sh", "-c", SLEEPS, stop_grace_s=30))
     host = load_hosts(home)["local"]
-    become_copy(home)
+    former, _ = become_copy(home)
     become_copy(home)
     rent(database, 11)
     found: list[Continuing] = []
@@ -143,8 +143,13 @@ def test_after_chmod_of_its_home_a_hosts_budget_still_stops_the_runs_it_launched
         )
         budget = HostBudget(session, tell)
         budget.look(database, time.time())  # its original may still be there
-        assert [each.run_ids for each in found] == [(run["run_id"],)]
-        budget.look(database, time.time() + SHOWS_WITHIN_S + 1)
+        assert [(each.run_ids, each.is_former) for each in found] == [((run["run_id"],), True)]
+        forgotten = armada.run("hosts", "forget-home", "local", former[:8])
+        assert forgotten.returncode == 0, forgotten.stderr
+        budget.look(database, time.time() + EVERY_S + 1)
+        assert found, "this home is not registered there yet"
+        assert armada.run("sync", "now", run["run_id"]).returncode == 0
+        budget.look(database, time.time() + 2 * (EVERY_S + 1))
         assert not found
         ended = tmp_path / "root/runs" / run["run_id"] / "state.json"
         eventually(lambda: json.loads(ended.read_text())["state"] == "failed", "the end of the run")
@@ -152,39 +157,37 @@ def test_after_chmod_of_its_home_a_hosts_budget_still_stops_the_runs_it_launched
 
 
 @pytest.mark.parametrize(
-    ("seen_s", "off_s", "is_stopped"),
+    ("homes", "is_stopped"),
     [
-        (-60.0, 0.0, True),  # seconds after the copy, by home's clock; how far the host's clock is ahead
-        (-60.0, 7200.0, True),
-        (1800.0, 0.0, False),
-        (1800.0, -7200.0, False),
-        (None, 0.0, True),  # `armada hosts forget-home`
+        (("former",), False),
+        (("former", "here"), False),  # its silence says nothing
+        ((), False),  # an absence alone says nothing, either
+        (("here",), True),  # `armada hosts forget-home`
     ],
 )
-def test_a_copy_stops_its_originals_runs_only_if_that_was_not_seen_since(
-    home: HomePaths, database: Database, seen_s: float | None, off_s: float, *, is_stopped: bool
+def test_a_copy_stops_its_originals_runs_only_once_a_person_said_that_it_is_gone(
+    home: HomePaths, database: Database, homes: Sequence[str], *, is_stopped: bool
 ) -> None:
     home.make()
-    former, _ = become_copy(home)
+    former, here = become_copy(home)
     rent(database, 11)
     original = {"home": {"id": former, "label": "me@laptop", "path": "/"}}
     runs.insert(database, run_id="r-1", name="n", host="local", task="command", experiment=None, spec=original)
     with database.transaction() as connection:
         connection.execute("UPDATE runs SET state = 'running', attempt = 1, started_at = ?", (time.time() - HOUR,))
     stopped: list[str] = []
-    seen_at = None if seen_s is None else time.time() + seen_s + off_s
-    homes = () if seen_at is None else (EnrolledHome(id=former, seen_at=seen_at),)
+    registered = tuple(EnrolledHome(id={"former": former, "here": here}[each]) for each in homes)
 
     def answer(asked: Sequence[Call[Any]]) -> list[Any]:
-        if asked[0].method != "host.probe":
+        if asked[0].method == "run.stop":
             stopped.extend(str(each.params["run_id"]) for each in asked)
             return [None for _ in asked]
-        return [SimpleNamespace(time=time.time() + off_s), SimpleNamespace(runs=[SimpleNamespace(homes=homes)])]
+        return [SimpleNamespace(runs=[SimpleNamespace(run_id="r-1", homes=registered)])]
 
     host = Host(name="local", local=True, root="/x", price=[{"price": "10 EUR"}], budget="100 EUR")  # type: ignore[arg-type]  # as a file has it
     session: Any = SimpleNamespace(host=host, home=home, call_all=answer)
     told: list[Continuing] = []
-    HostBudget(session, told.extend).look(database, time.time() + SHOWS_WITHIN_S + 1)
+    HostBudget(session, told.extend).look(database, time.time())
     assert (stopped, [each.run_ids for each in told]) == ((["r-1"], []) if is_stopped else ([], [("r-1",)]))
 
 
@@ -201,7 +204,7 @@ def test_a_copy_leaves_the_runs_of_its_original_within_its_own_folder_alone(
     host = Host(name="local", local=True, price=[{"price": "10 EUR"}], budget="100 EUR")  # type: ignore[arg-type]  # as a file has it
     asked: list[Call[Any]] = []
     session: Any = SimpleNamespace(host=host, home=home, call_all=asked.extend)
-    HostBudget(session).look(database, time.time() + SHOWS_WITHIN_S + 1)
+    HostBudget(session).look(database, time.time() + EVERY_S + 1)
     assert not asked
 
 

@@ -7,7 +7,6 @@ import logging
 import os
 import shutil
 import socket
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -78,16 +77,12 @@ def test_a_copied_home_gets_an_id_of_its_own_and_says_so_once(tmp_path: Path, ca
 def test_a_copy_knows_all_homes_of_which_it_is_a_copy(tmp_path: Path) -> None:
     paths = home_in(tmp_path / "home")
     first = own(paths)
-    assert copied_from(paths) is None
+    assert not copied_from(paths)
     ids = {first.id}
-    for number in range(3):
-        before = time.time()
+    for _ in range(3):
         paths.home_mark.chmod(0o600)
         third = own(paths)
-        copied = copied_from(paths)
-        assert copied is not None, number
-        assert copied.ids == ids
-        assert before - 1 < copied.at < time.time() + 1
+        assert copied_from(paths) == ids
         ids.add(third.id)
 
 
@@ -97,7 +92,7 @@ def test_what_a_home_was_copied_from_is_believed_only_where_it_can_be(tmp_path: 
     own(paths)
     record = json.loads(paths.home_record.read_text())
     paths.home_record.write_text(json.dumps(record | {"copy_of": told}))
-    assert copied_from(paths) is None
+    assert not copied_from(paths)
 
 
 def test_a_copy_in_the_place_of_an_original_that_was_moved_away_is_the_copy(tmp_path: Path) -> None:

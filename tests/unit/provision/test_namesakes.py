@@ -12,7 +12,7 @@ from armada.errors import ConfigError
 from armada.launch.service import retry
 from armada.paths import HomePaths
 from armada.provision.admission import admit
-from armada.provision.namesakes import host_of_runs
+from armada.provision.namesakes import refuse_other_machine, refuse_to_forget, words_of_last_launch
 from armada.provision.sent_environment import source_session
 from armada.rpc.session import HostSession
 from armada.store import hosts, runs
@@ -35,7 +35,7 @@ def project(folder: Path, text: str) -> Path:
 
 def launched(database: Database, host: Host, run_id: str) -> None:
     """Record what a launch records of a host, and its run."""
-    hosts.record_facts(database, host.name, {}, origin=str(host.origin or ""))
+    hosts.record_facts(database, host.name, {}, origin=host.named_by)
     runs.insert(database, run_id=run_id, name="x", host=host.name, task="command", experiment=None, spec={})
     runs.record(database, run_id, Verdict("running", attempt=1, seq=1))
 
@@ -215,22 +215,24 @@ def test_another_port_address_or_root_is_another_machine(home: HomePaths, tmp_pa
     assert load_hosts(home, there)["c1"].origin == home.hosts_file
 
 
-def test_runs_of_a_shadowed_machine_are_reached_by_the_file_of_their_launch(home: HomePaths, tmp_path: Path) -> None:
+def test_of_runs_of_a_shadowed_machine_both_files_are_named(home: HomePaths, tmp_path: Path) -> None:
     """In the former release the project's entry counted, and runs were started by it."""
     there = project(tmp_path / "proj", "hosts:\n  box: {ssh: rented}\n")
     with Database(home.store) as database:
         launched(database, load_hosts(home, there)["box"], "x-aaaaaa")
         home.hosts_file.write_text("hosts:\n  box: {ssh: mine, root: /mine}\n")
         for folder in (there, tmp_path):
-            host, said = host_of_runs(database, load_hosts(home, folder)["box"])
-            assert host.ssh == "rented"
-            assert said == (
-                f"box: its runs are looked for at rented: {there}/armada.yaml:2 (the last launch); here, the name means "
-                f"mine in /mine ({home.hosts_file})"
+            host = load_hosts(home, folder)["box"]
+            assert host.ssh == "mine"
+            assert words_of_last_launch(database, host) == (
+                f"box: its last runs were started on rented: {there}/armada.yaml:2 (the last launch); here, the name "
+                f"means mine in /mine ({home.hosts_file}), so its runs are looked for there"
             )
+            with pytest.raises(ConfigError, match="x-aaaaaa may still be running by the first one") as refused:
+                refuse_to_forget(database, host, "x-aaaaaa")
+            assert refused.value.hint == f"in {there}: armada rm x-aaaaaa"
         (there / "armada.yaml").write_text("hosts: [broken")
-        own = load_hosts(home)["box"]
-        assert host_of_runs(database, own) == (own, None)
+        assert words_of_last_launch(database, load_hosts(home)["box"]) is None
 
 
 def test_a_cloned_project_has_no_say_about_runs_of_others(home: HomePaths, tmp_path: Path) -> None:
@@ -239,10 +241,59 @@ def test_a_cloned_project_has_no_say_about_runs_of_others(home: HomePaths, tmp_p
     with Database(home.store) as database:
         launched(database, load_hosts(home)["box"], "x-aaaaaa")
         launched(database, load_hosts(home)["local"], "x-bbbbbb")
-        host, said = host_of_runs(database, load_hosts(home, clone)["box"])
-        assert (host.setup, said) == ((), None)
-        host, said = host_of_runs(database, load_hosts(home, clone)["local"])
-        assert (host.root, said is not None and "the last launch had no file for it" in said) == (None, True)
+        assert words_of_last_launch(database, load_hosts(home, clone)["box"]) is None
+        said = words_of_last_launch(database, load_hosts(home, clone)["local"])
+        assert said is not None
+        assert "the last launch had no file for it" in said
+
+
+def test_a_host_of_the_users_stays_the_users_whatever_a_project_that_names_it_says_later(
+    home: HomePaths, tmp_path: Path
+) -> None:
+    home.hosts_file.write_text("hosts: {box: {ssh: mine}}")
+    clone = project(tmp_path / "clone", "hosts: {box: {ssh: mine, profile: cpu}}")
+    with Database(home.store) as database:
+        host = load_hosts(home, clone)["box"]
+        assert host.origin == clone / "armada.yaml"
+        launched(database, host, "x-aaaaaa")
+        (clone / "armada.yaml").write_text("hosts: {box: {ssh: evil}}")
+        for folder in (clone, tmp_path):
+            found = load_hosts(home, folder)["box"]
+            assert found.ssh == "mine"
+            assert words_of_last_launch(database, found) is None
+            refuse_other_machine(database, found)
+        admit(database, home, tmp_path, load_hosts(home, tmp_path)["box"])
+        home.hosts_file.write_text("hosts: {box: {ssh: mine-moved}}")
+        refuse_other_machine(database, load_hosts(home, tmp_path)["box"])
+
+
+def test_a_search_does_not_go_to_another_projects_host_while_its_own_file_is_gone(
+    home: HomePaths, tmp_path: Path
+) -> None:
+    one = project(tmp_path / "one", "hosts: {bx: {ssh: u@a}, other: {ssh: o}}")
+    two = project(tmp_path / "two", "hosts: {bx: {ssh: u@b}}")
+    with Database(home.store) as database:
+        launched(database, load_hosts(home, one)["other"], "x-aaaaaa")
+        launched(database, load_hosts(home, two)["bx"], "x-bbbbbb")
+        refuse_other_machine(database, KnownHosts(home).read(database)["bx"])
+        for text in (None, "hosts: {}"):
+            (two / "armada.yaml").unlink() if text is None else (two / "armada.yaml").write_text(text)
+            with pytest.raises(ConfigError, match="does not say now where that is"):
+                refuse_other_machine(database, KnownHosts(home).read(database)["bx"])
+
+
+def test_a_home_that_was_moved_goes_by_its_own_hosts_file(home: HomePaths, tmp_path: Path) -> None:
+    former = tmp_path / "old" / "hosts.yaml"
+    former.parent.mkdir()
+    former.write_text("hosts: {box: {ssh: before}}")
+    home.hosts_file.write_text("hosts: {box: {ssh: now}}")
+    with Database(home.store) as database:
+        hosts.record_facts(database, "box", {}, origin=str(former))
+        runs.insert(database, run_id="x-aaaaaa", name="x", host="box", task="command", experiment=None, spec={})
+        found = load_hosts(home)["box"]
+        assert words_of_last_launch(database, found) is None
+        refuse_other_machine(database, found)
+        admit(database, home, tmp_path, found)
 
 
 def test_a_lost_run_is_not_resumed_on_another_machine_of_the_name(home: HomePaths, tmp_path: Path) -> None:
@@ -293,5 +344,5 @@ def test_the_run_that_blocks_a_name_is_named_with_its_removal(home: HomePaths, t
         with pytest.raises(ConfigError) as refused:
             admit(database, home, two, load_hosts(home, two)["box"])
         assert refused.value.hint == (
-            "give one of them another name; or, if that machine is gone: armada rm x-aaaaaa --force"
+            f"give one of them another name; or, if that machine is gone, in {one}: armada rm x-aaaaaa --force"
         )
