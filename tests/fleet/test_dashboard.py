@@ -138,7 +138,7 @@ def test_an_experiment_is_launched_followed_and_stopped_from_the_screen(
         await pilot.press(*"work", "enter")
         await sees(pilot, "one command on workstation", "^l launches this plan")
         await pilot.press("ctrl+l")
-        await hears(pilot, "launch exp.yaml on workstation done", "launched")
+        await hears(pilot, "launch exp.yaml on workstation done: talker-")
         await sees(pilot, "talker", "● ", "1 running")
         await pilot.press("l")
         await sees(pilot, "word 1", "word 9", "following")
