@@ -100,7 +100,7 @@ def remove_one(
     from armada.sync.checkpoints.lock import only_one
 
     if not run.is_settled(time.time()) and (host := context.hosts().get(run.host)) is not None:
-        refuse_to_forget(context.database, host, run.run_id)
+        refuse_to_forget(context.database, host, run.run_id, force=options.force)
     _refuse_alive(context, run)
     folder = context.home.checkpoints(run.run_id)
     if not options.dry_run:

@@ -94,8 +94,13 @@ class HostBudget:
             homes.setdefault(launcher.id if launcher is not None else theirs[run_id], []).append(run_id)
         spent, copied = money(*parse_money(self.session.host.budget or "0 USD")), copied_from(self.session.home)
         for home_id, run_ids in homes.items():
-            label, is_former = theirs[run_ids[0]], home_id in copied
+            label, is_former = theirs[run_ids[0]], home_id in copied and not self._is_within
             yield Continuing(self.session.host.name, spent, home_id, label, tuple(run_ids), is_former)
+
+    @property
+    def _is_within(self) -> bool:
+        """The runs lie within this home: one of a former home may be a copy, too."""
+        return self.session.host.local and self.session.host.root is None
 
     def _of_forgotten_homes(self, database: Database, theirs: Mapping[str, str]) -> Iterator[str]:
         """Return those of other homes' runs that are this home's: it is a copy of their launcher, which the host was told to forget."""
@@ -103,8 +108,7 @@ class HostBudget:
         if not copied:
             return
         launchers = {run_id: launched_by(runs.spec(database, run_id)) for run_id in theirs}
-        here, host = own(self.session.home).id, self.session.host
-        is_within = host.local and host.root is None  # then it may be a copy of a run, too
+        here, is_within = own(self.session.home).id, self._is_within
         former = {
             run_id: launcher.id
             for run_id, launcher in launchers.items()

@@ -55,9 +55,7 @@ def refuse_while_runs_left(database: Database, host: Host, therefore: str = "not
     run = _first_left(database, host.name)
     if run is not None and (found := _of_last_launch(database, host)) is not None:
         why = f"runs that were started there may still be running, so {therefore}"
-        raise _refusal(
-            found, host, why, f"{_RENAME}; or, if that machine is gone, {_there(found)}armada rm {run.run_id} --force"
-        )
+        raise _refusal(found, host, why, f"{_RENAME}; or, {_forced(found, host, run.run_id)}")
 
 
 def refuse_other_machine(database: Database, host: Host) -> None:
@@ -67,26 +65,38 @@ def refuse_other_machine(database: Database, host: Host) -> None:
         ConfigError: It is another, or another project's file has it while that of the last launch does not say where it is;
             the error names both files.
     """
-    record = host_records.find(database, host.name)
-    former = Path(record.origin) if record is not None and record.origin else None
-    if former is not None and former.name == PROJECT_FILE and _is_of_another(host, former) and not _names(former, host):
-        raise ConfigError(
-            f"runs on {host.name} were started by {former}, which does not say now where that is; {host.origin} may mean "
-            "another machine, so nothing was started"
-        )
+    if (said := _not_said(database, host)) is not None:
+        raise ConfigError(f"{said}, so nothing was started", hint=f"launch it again from where {host.name} is right")
     if (found := _of_last_launch(database, host)) is not None:
         raise _refusal(found, host, "by the first one, runs were started last, so nothing was started", _RENAME)
 
 
-def refuse_to_forget(database: Database, host: Host, run_id: str) -> None:
+def refuse_to_forget(database: Database, host: Host, run_id: str, *, force: bool = False) -> None:
     """Refuse to forget a run that may still be running, if its host's name means another machine here than at the last launch.
+
+    Args:
+        database: The store.
+        host: The host as the command knows it.
+        run_id: The run.
+        force: A person says that it may be forgotten. That counts if no folder is left in which its machine could be asked.
 
     Raises:
         ConfigError: So it may; the error names both files.
     """
+    if (said := _not_said(database, host)) is not None:
+        hint = f"restore that file; or, if that machine is gone, in a folder without {PROJECT_FILE}: armada rm {run_id} --without-host"
+        raise ConfigError(f"{said}, so {run_id} was not removed", hint=hint)
     if (found := _of_last_launch(database, host)) is not None:
+        there = _there(found, host)
+        if force and not there:
+            return
         why = f"{run_id} may still be running by the first one, so it was not removed"
-        raise _refusal(found, host, why, f"{_there(found)}armada rm {run_id}" if _there(found) else _RENAME)
+        raise _refusal(
+            found,
+            host,
+            why,
+            f"{there}armada rm {run_id}" if there else f"{_RENAME}; or, {_forced(found, host, run_id)}",
+        )
 
 
 def words_of_last_launch(database: Database, host: Host) -> str | None:
@@ -94,6 +104,8 @@ def words_of_last_launch(database: Database, host: Host) -> str | None:
 
     Nothing is looked for there: which file is right, a person knows. A project that was cloned has no say about it.
     """
+    if (said := _not_said(database, host)) is not None:
+        return said
     if (found := _of_last_launch(database, host)) is None:
         return None
     at = f"{found.place} (the last launch)" if found.place is not None else "the last launch had no file for it"
@@ -120,9 +132,15 @@ def _of_last_launch(database: Database, host: Host) -> _Entry | None:
     return _other_built_in(host) if record.origin == "" or is_of_project else None
 
 
-def _is_of_another(host: Host, former: Path) -> bool:
-    origin = host.origin
-    return origin is not None and origin.name == PROJECT_FILE and origin.resolve() != former.resolve()
+def _not_said(database: Database, host: Host) -> str | None:
+    """Say that another project's file means a host here while that of the last launch does not say where it is."""
+    record, origin = host_records.find(database, host.name), host.origin
+    former = Path(record.origin) if record is not None and record.origin else None
+    if former is None or former.name != PROJECT_FILE or origin is None or origin.name != PROJECT_FILE:
+        return None
+    if origin.resolve() == former.resolve() or _names(former, host):
+        return None
+    return f"runs on {host.name} were started by {former}, which does not say now where that is; {origin} may mean another machine"
 
 
 def _names(file: Path, host: Host) -> bool:
@@ -168,10 +186,16 @@ def _entry(host: Host, file: Path) -> _Entry | None:
     return _Entry(found, document.key_place(("hosts", host.name))) if found is not None else None
 
 
-def _there(found: _Entry) -> str:
-    """Where a command means that machine by the name."""
+def _there(found: _Entry, host: Host) -> str:
+    """Where a command means that machine by the name; empty if it does nowhere, as the user's hosts.yaml means another one."""
     path = found.place.path if found.place is not None else None
-    return f"in {path.parent}: " if path is not None and path.name == PROJECT_FILE else ""
+    is_shadowed = host.origin is not None and host.origin.name != PROJECT_FILE
+    return f"in {path.parent}: " if path is not None and path.name == PROJECT_FILE and not is_shadowed else ""
+
+
+def _forced(found: _Entry, host: Host, run_id: str) -> str:
+    there = _there(found, host)
+    return f"if that machine is gone{', ' + there if there else ': '}armada rm {run_id} --force"
 
 
 def _refusal(found: _Entry, host: Host, therefore: str, hint: str) -> ConfigError:

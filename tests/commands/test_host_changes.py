@@ -146,7 +146,7 @@ def test_settings_are_changed_and_unset_without_a_word_to_the_host(armada: Armad
     ("words", "code", "said"),
     [
         ([], 2, "armada hosts set box --price 12.40"),
-        (["--price", "-1"], 2, "price_per_hour"),
+        (["--price", "-1"], 2, "an hour costs from 0 to"),
         (["--price", "1", "--unset", "price"], 2, "exclude each other"),
         (["--unset", "name"], 2, "invalid choice"),
         (["--root", "relative"], 2, "--root /scratch/me/armada"),

@@ -28,10 +28,9 @@ def test_both_files_are_named_where_a_run_is_looked_for_on_another_machine(armad
         said = armada.run(*command).stderr
         assert "armada: local: its last runs were started on this machine in " in said
         assert str(own) in said
-    for more in ([], ["--force"]):
-        removed = armada.run("rm", run_id, *more)
-        assert removed.returncode == 2
-        assert f"{run_id} may still be running by the first one, so it was not removed" in removed.stderr
+    removed = armada.run("rm", run_id)
+    assert removed.returncode == 2
+    assert f"{run_id} may still be running by the first one, so it was not removed" in removed.stderr
     own.unlink()
     done = armada.run("stop", run_id, "--grace", "1")
     assert done.returncode == 0, done.stderr

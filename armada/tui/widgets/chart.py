@@ -170,7 +170,7 @@ class Chart(Plane):
             for said in textwrap.wrap(self.symbols.text(words), max(1, width - 3)):
                 strip = Strip([Segment(f"  {said}", self._style("dim"))])
                 strips.append(strip.adjust_cell_length(width, plain))
-            return [*strips, *(Strip.blank(width, plain) for _ in range(height - 2))][:height]
+            return [*strips, *(Strip.blank(width, plain) for _ in range(height))][:height]
         y0, y1 = self._heights(extents)
         canvas, window = Canvas(room, rows), Window(x0, x1, y0, y1)
         if x1 <= x0:  # a single x is drawn in the middle

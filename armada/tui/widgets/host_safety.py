@@ -236,7 +236,7 @@ def safety_lines(
                 hint = f" · {'this machine' if each.is_local else left}"
                 said = [*said, (hint, "more")]
             elif (gone or {}).get(each.host) == REMOVED and not each.running:
-                said = [(f"{REMOVED}: ", style), *said[1:], (" · z archives its runs", "more")]
+                said = [(f"{REMOVED}: ", style), *said[1:]]
             drawn = picture(each, len(alive(travels, now)), is_narrow) if picture is not None else ()
             lines.append([(f"{sign} ", style), (f"{name}{' ' * (wide - cell_len(name))}  ", "strong"), *drawn, *said])
         if all(INDENT + sum(cell_len(words) for words, _ in line) <= room for line in lines):

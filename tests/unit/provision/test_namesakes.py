@@ -230,7 +230,10 @@ def test_of_runs_of_a_shadowed_machine_both_files_are_named(home: HomePaths, tmp
             )
             with pytest.raises(ConfigError, match="x-aaaaaa may still be running by the first one") as refused:
                 refuse_to_forget(database, host, "x-aaaaaa")
-            assert refused.value.hint == f"in {there}: armada rm x-aaaaaa"
+            assert refused.value.hint == (
+                "give one of them another name; or, if that machine is gone: armada rm x-aaaaaa --force"
+            )
+            refuse_to_forget(database, host, "x-aaaaaa", force=True)
         (there / "armada.yaml").write_text("hosts: [broken")
         assert words_of_last_launch(database, load_hosts(home)["box"]) is None
 
@@ -278,8 +281,24 @@ def test_a_search_does_not_go_to_another_projects_host_while_its_own_file_is_gon
         refuse_other_machine(database, KnownHosts(home).read(database)["bx"])
         for text in (None, "hosts: {}"):
             (two / "armada.yaml").unlink() if text is None else (two / "armada.yaml").write_text(text)
+            watched = KnownHosts(home).read(database)["bx"]
             with pytest.raises(ConfigError, match="does not say now where that is"):
-                refuse_other_machine(database, KnownHosts(home).read(database)["bx"])
+                refuse_other_machine(database, watched)
+            with pytest.raises(ConfigError, match="x-bbbbbb was not removed"):
+                refuse_to_forget(database, watched, "x-bbbbbb", force=True)
+            assert "does not say now where that is" in (words_of_last_launch(database, watched) or "")
+
+
+def test_what_runs_in_another_project_is_forgotten_only_there(home: HomePaths, tmp_path: Path) -> None:
+    one = project(tmp_path / "one", "hosts: {box: {ssh: me@old}}")
+    two = project(tmp_path / "two", "hosts: {box: {ssh: me@new}}")
+    with Database(home.store) as database:
+        launched(database, load_hosts(home, one)["box"], "x-aaaaaa")
+        for force in (False, True):
+            with pytest.raises(ConfigError, match="may still be running by the first one") as refused:
+                refuse_to_forget(database, load_hosts(home, two)["box"], "x-aaaaaa", force=force)
+            assert refused.value.hint == f"in {one}: armada rm x-aaaaaa"
+        refuse_to_forget(database, load_hosts(home, one)["box"], "x-aaaaaa")
 
 
 def test_a_home_that_was_moved_goes_by_its_own_hosts_file(home: HomePaths, tmp_path: Path) -> None:
