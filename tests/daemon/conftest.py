@@ -37,6 +37,15 @@ for step in range(1, count + 1):
 """
 
 
+@pytest.fixture(autouse=True)
+def _own_signals() -> Iterator[None]:
+    """A daemon that ran in this process answers to its signals no longer."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
 @pytest.fixture
 def home(armada: Armada) -> HomePaths:
     base = armada.folder / "home"

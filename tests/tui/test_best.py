@@ -358,7 +358,10 @@ def test_a_metric_that_was_picked_for_other_runs_is_not_kept_for_those_without_i
         first = pilot.app.screen
         first.query_one(RunTable).marked = {"odd-aaaaaa", "odd-bbbbbb"}
         await pilot.press("c")
-        await shows(pilot, "loss against step")
+        await shows(pilot, "2 runs", "loss against step")
+        compare = pilot.app.screen
+        assert isinstance(compare, CompareScreen)
+        await until(pilot, lambda: "speed" in compare.known)
         await pilot.press("M")
         await shows(pilot, "speed against step")
         await pilot.press("escape")

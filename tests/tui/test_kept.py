@@ -156,7 +156,7 @@ def test_sync_lists_a_run_as_soon_as_it_has_a_checkpoint_that_is_not_home(world:
         await pilot.press("4")
         await shows(pilot, "everything is home")
         world.checkpoint("done-aaaaaa", 500, home=False)
-        await shows(pilot, "not safe to destroy: 1 checkpoint only there")
+        await shows(pilot, "1 checkpoint only there")
         await lacks(pilot, "everything is home")
         assert isinstance(pilot.app.screen, SyncScreen)
         await until(pilot, lambda: pilot.app.screen.query_one("ListTable").shows("done-aaaaaa"))  # type: ignore[attr-defined]
