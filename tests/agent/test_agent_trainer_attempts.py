@@ -23,7 +23,11 @@ TOTAL = 2000
 
 
 class Trainer:
-    """What transformers 5.23 prints with `disable_tqdm=True` and writes into its checkpoints."""
+    """What transformers 5.23 prints with `disable_tqdm=True` and writes into its checkpoints.
+
+    Attributes:
+        decimals: Those of an epoch, in older releases.
+    """
 
     def __init__(self, run: WatchedRun, every: int = 1, total: int = TOTAL, is_silent: bool = False) -> None:
         self.run = run
@@ -32,6 +36,7 @@ class Trainer:
         self.is_silent = is_silent
         self.history: list[dict[str, Any]] = []
         self.step = 0
+        self.decimals = 17
 
     def train(self, until: int, lines_per_look: int = 10) -> None:
         """Print the losses up to a step; the watch looks after so many lines."""
@@ -40,7 +45,7 @@ class Trainer:
             self.step += 1
             if self.step % self.every:
                 continue
-            said = {"loss": loss(self.step), "grad_norm": 1.5, "epoch": self.step / PER_EPOCH}
+            said = {"loss": loss(self.step), "grad_norm": 1.5, "epoch": round(self.step / PER_EPOCH, self.decimals)}
             self.history.append({**said, "step": self.step})
             self.print(said)
             count += 1
@@ -389,3 +394,44 @@ def test_what_an_older_agent_kept_is_enough_to_continue(run: WatchedRun) -> None
     training.save()
     training.look()
     assert [step for step, _ in run.curve("loss")] == list(range(1, 41))
+
+
+@pytest.mark.parametrize("is_flat", [False, True])
+def test_where_epochs_have_two_decimals_the_steps_after_a_checkpoint_are_right(
+    run: WatchedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_flat: bool
+) -> None:
+    monkeypatch.setattr("tests.agent.test_agent_trainer_attempts.PER_EPOCH", 10_000)
+    if is_flat:
+        monkeypatch.setattr("tests.agent.test_agent_trainer_attempts.loss", lambda _step: 0.5)
+    training = Trainer(run, every=10, total=30_000)
+    training.decimals = 2
+    training.train(500)
+    training.save()
+    training.train(530)
+    training.look()
+    training.train(900)
+    assert list(home(run, tmp_path)) == list(range(10, 901, 10))
+
+
+def test_a_state_of_which_no_line_was_printed_is_joined_by_the_epoch(run: WatchedRun, tmp_path: Path) -> None:
+    training = Trainer(run, every=5, is_silent=True)
+    training.train(100)
+    training.save()
+    training.is_silent = False
+    training.train(150)
+    training.look()
+    training.train(160)
+    assert list(home(run, tmp_path)) == list(range(5, 161, 5))
+
+
+def test_a_round_epoch_is_as_precise_as_those_before_it(run: WatchedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.agent.test_agent_trainer_attempts.PER_EPOCH", 3125)
+    training = Trainer(run, every=50, total=9375)
+    training.step = 2000
+    training.train(2500)
+    training.save()
+    training.look()
+    training.resume(2500)
+    training.every = 25
+    training.train(3800)
+    assert [line["step"] for line in run.lines() if line["attempt"] == 2] == list(range(2525, 3801, 25))

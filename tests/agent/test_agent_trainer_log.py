@@ -58,6 +58,14 @@ def test_a_log_that_names_no_step_has_its_losses_counted() -> None:
     assert (step, total) == (None, None)
 
 
+def test_a_distance_that_one_line_contradicts_is_used_again_when_later_lines_confirm_it() -> None:
+    reader = trainer_log.TrainerLog()
+    reader.learn(1500, 4500, 10, 500)
+    printed = list(range(500, 900, 10))  # the attempt repeats the step of its checkpoint, and prints two decimals
+    found = [reader.step_of({"loss": 0.5, "epoch": round(step / 1500, 2)}) for step in printed]
+    assert found[2:] == printed[2:]
+
+
 def test_numbers_are_read_as_texts_as_numbers_and_as_numpy_prints_them() -> None:
     line = (
         "{'loss': 0.41, 'grad_norm': '1.5e-3', 'learning_rate': 1e-05, 'x': np.float64(0.5), 'y': tensor(2.5, device='cuda:0'), "
@@ -146,6 +154,18 @@ def test_counted_steps_are_said_and_join_no_evaluation_with_a_checkpoint(run: Wa
     assert "names no steps" in said
 
 
+def test_one_line_with_a_step_deletes_no_counted_curve(run: WatchedRun) -> None:
+    run.print("".join(f"{{'loss': {1 - step / 10}, 'learning_rate': 0.001}}\n" for step in range(5)))
+    run.look(final=True)
+    run.print("{'step': 500, 'loss': 0.3}\n")
+    run.look(final=True)
+    run.begin()
+    run.print("{'step': 501, 'loss': 0.2}\n")
+    run.look(final=True)
+    assert [step for step, _ in run.curve("loss")] == [1, 2, 3, 4, 5, 500, 501]
+    assert {line["kind"] for line in run.lines()} == {"train"}
+
+
 def test_a_new_attempt_reads_only_what_is_printed_from_then_on_and_a_step_may_be_redone(run: WatchedRun) -> None:
     run.print("{'loss': 1.0, 'step': 1}\n{'loss': 0.9, 'step': 2}\n")
     run.look(final=True)
@@ -165,6 +185,23 @@ def test_a_supervisor_that_takes_over_reads_on_where_the_killed_one_stopped(run:
     run.print("{'loss': 0.9, 'step': 2}\n")
     run.take_over()
     run.look()
+    assert run.curve("loss") == [(1, 1.0), (2, 0.9)]
+
+
+@pytest.mark.parametrize("mark", [None, 5, {}, {"offset": 5}, {"offset": -1, "head": ""}, {"offset": "5", "head": ""}])
+def test_a_supervisor_that_takes_over_without_a_position_repeats_no_line_of_earlier_attempts(
+    run: WatchedRun, mark: Any
+) -> None:
+    run.print("{'loss': 1.0, 'step': 1}\n")
+    run.look(final=True)
+    run.begin()
+    record = run.folder / "curves.json"
+    kept = json.loads(record.read_text())
+    kept["sources"]["log"] = mark
+    record.write_text(json.dumps(kept))
+    run.take_over()
+    run.print("{'loss': 0.9, 'step': 2}\n")
+    run.look(final=True)
     assert run.curve("loss") == [(1, 1.0), (2, 0.9)]
 
 

@@ -163,3 +163,13 @@ def test_a_reset_that_names_what_is_none_takes_nothing_back(tmp_path: Path) -> N
         records = read_lines("\n".join(map(json.dumps, lines)), "metrics").records
         metrics.record_metrics(database, "r", records, offset=0, next_offset=9)
         assert metrics.curve(database, "r", "loss") == [(1, 0.5)]
+
+
+def test_a_line_with_a_step_among_counted_ones_hinders_no_state(run: WatchedRun) -> None:
+    text = (RECORDINGS / "trainer-plain.log").read_text()
+    run.print(text[: text.index("{'eval_loss'")] + "{'loss': 0.3, 'step': 500}\n")
+    run.look(final=True)
+    assert [step for step, _ in run.curve("loss")] == [1, 2, 3, 4, 5, 500]
+    save(run, 10)
+    run.look(final=True)
+    assert [step for step, _ in run.curve("loss")] == [2, 4, 6, 8, 10, 500]

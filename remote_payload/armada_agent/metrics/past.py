@@ -9,7 +9,6 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from armada_agent.foundation import files
 from armada_agent.metrics import values
-from armada_agent.metrics.records import whole_number
 from armada_agent.metrics.tail import LONGEST_LINE
 
 _MOST_BYTES = 64 * 1024 * 1024
@@ -35,11 +34,13 @@ class Past:
     Attributes:
         given: Steps and marks of the points that home has.
         times: When the points were printed; otherwise, when an earlier state with them was read.
+        end: The size of metrics.jsonl when it was read.
     """
 
     def __init__(self) -> None:
         self.given: Set[Tuple[int, Mark]] = set()
         self.times: Dict[Mark, float] = {}
+        self.end = 0
 
 
 def mark_of(kind: Optional[str], numbers: Dict[str, Any]) -> Mark:
@@ -52,16 +53,22 @@ def mark_of(kind: Optional[str], numbers: Dict[str, Any]) -> Mark:
     return "train", _rounded(numbers.get("epoch")), _rounded(numbers.get("loss"))
 
 
-def read(path: str, entries: Sequence[Entry]) -> Past:
-    """Read the end of metrics.jsonl, 64 MB at most. Only what belongs to the entries is kept. A job may have written it."""
+def read(path: str, entries: Sequence[Entry], since: int = 0) -> Past:
+    """Read the end of metrics.jsonl, 64 MB at most. Only what belongs to the entries is kept. A job may have written it.
+
+    Args:
+        path: metrics.jsonl.
+        entries: The entries.
+        since: The position at which their lines begin; ignored if the file is shorter.
+    """
     wanted = {entry.mark for entry in entries if entry.mark[1] or entry.mark[2]}
     past = Past()
     stated: Dict[Mark, float] = {}
     try:
         with files.open_regular(path) as stream:
-            size = stream.seek(0, 2)
-            stream.seek(max(0, size - _MOST_BYTES))
-            left = min(size, _MOST_BYTES)
+            size = past.end = stream.seek(0, 2)
+            left = min(size - since if since <= size else size, _MOST_BYTES)
+            stream.seek(size - left)
             while left > 0:
                 content = stream.readline(min(left, LONGEST_LINE))
                 if not content:
@@ -83,7 +90,7 @@ def _take(text: str, wanted: Set[Mark], past: Past, stated: Dict[Mark, float]) -
     if not is_printed and _STATE not in text:
         return
     try:
-        line = json.loads(text, parse_int=whole_number)
+        line = json.loads(text, parse_int=values.whole_number)
     except (ValueError, RecursionError):
         return
     if not isinstance(line, dict):

@@ -144,12 +144,15 @@ class Recorder:
         line = {"kind": "reset", "step": 0, "time": 0.0, "attempt": self._attempt, "source": "armada"}
         self._pending.append(dict(line, names=sorted(curves)))
 
-    def _place(self, curves: Set[str]) -> None:
-        """Note that the steps of curves are known. Points that were counted for them are deleted.
+    def _place(self, source: str, curves: Set[str]) -> None:
+        """Note that a source knows the steps of curves. Points that other sources counted for them are deleted.
 
+        Its own counted points stay: one line with a step after 2000 without one does not replace them.
         A curve that already has right points keeps them all: home cannot delete some of them.
         """
-        for counted in self._counted.values():
+        for name, counted in self._counted.items():
+            if name == source:
+                continue
             wrong = counted & curves
             if wrong - self._placed:
                 self._reset(wrong - self._placed)
@@ -224,7 +227,7 @@ class Recorder:
             line["steps"] = "counted"
             self._counted.setdefault(source[1], set()).update(curves)
         else:
-            self._place(curves)
+            self._place(source[1], curves)
         if kind == "train" and "loss" in numbers and not is_past:
             line.update(self._pace(step, numbers, moment))
             self.note_progress(source[0], step)

@@ -13,7 +13,6 @@ from armada_agent.metrics.tail import Tail
 PIECE_BYTES = 1024 * 1024
 _MOST_PIECES = 256
 _DEEPEST = 50
-_MOST_DIGITS = 100
 _BRACKET = re.compile(rb"[\[\]{}]")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
@@ -26,7 +25,7 @@ def parse(line: bytes) -> Dict[Any, Any]:
     """
     if line.count(b"[") + line.count(b"{") > _DEEPEST and _is_deep(line):
         raise ValueError("nested too deep")
-    value = json.loads(line.decode("utf-8"), parse_int=whole_number)
+    value = json.loads(line.decode("utf-8"), parse_int=values.whole_number)
     if not isinstance(value, dict):
         raise ValueError("not an object")  # noqa: TRY004 - as what is no JSON raises
     return value
@@ -40,17 +39,6 @@ def _is_deep(line: bytes) -> bool:
         if depth > _DEEPEST:
             return True
     return False
-
-
-def whole_number(word: str) -> int:
-    """Convert a number in JSON. Before Python 3.11, the time that one takes grows with the square of its digits.
-
-    Raises:
-        ValueError: It has more digits than any number of a record.
-    """
-    if len(word) > _MOST_DIGITS:
-        raise ValueError("a number of %d digits" % len(word))
-    return int(word)
 
 
 def pieces(tail: Tail, final: bool, recorder: Recorder) -> Iterator[List[bytes]]:

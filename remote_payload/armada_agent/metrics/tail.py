@@ -42,11 +42,9 @@ class Tail:
         self._within = within
         self._may_jump = may_jump
         self.size = 0
-        known = mark if isinstance(mark, dict) else {}
-        offset, head = known.get("offset"), known.get("head")
         self.offset, self._head = 0, ""
-        if isinstance(offset, int) and offset >= 0 and isinstance(head, str):
-            self.offset, self._head = offset, head
+        if mark is not None and is_position(mark):
+            self.offset, self._head = mark["offset"], mark["head"]
         self.generation = 0
         self.too_long = 0
         self.skipped_bytes = 0
@@ -128,6 +126,13 @@ class Tail:
         found = block[:end].split(b"\n")
         self.too_long += sum(1 for line in found if len(line) > LONGEST_LINE)
         return [line for line in found if line and len(line) <= LONGEST_LINE]
+
+
+def is_position(mark: Any) -> bool:
+    """Return whether a mark names a position in a file: a job may have written it."""
+    known = mark if isinstance(mark, dict) else {}
+    offset, head = known.get("offset"), known.get("head")
+    return isinstance(offset, int) and offset >= 0 and isinstance(head, str)
 
 
 def _sign(stream: BinaryIO, offset: int) -> str:

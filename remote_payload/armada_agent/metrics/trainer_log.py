@@ -20,6 +20,7 @@ _PAIR = re.compile(
 _BAR = re.compile(r"(\d{1,3})%\|[^|]{0,400}\| (\d{1,12})/(\d{1,12}) \[")
 _START = re.compile(r"(Total optimization steps|Num update steps per epoch) = ([\d,]{1,15})")
 _LONGEST = 8192
+_FEWEST_DECIMALS = 2  # of an epoch, in older releases; 1.0 and 0.0 show fewer
 _UNEVEN_STEPS = 0.6  # an epoch's last step may be smaller than the others
 _STEP_KEYS = ("step", "global_step", "iteration")
 
@@ -51,7 +52,8 @@ class TrainerLog:
         self._waiting: List[Dict[str, float]] = []
         self._count = 0
         self._per_epoch: Optional[float] = None
-        self._every = 0
+        self._every = self._told_every = 0
+        self._decimals = _FEWEST_DECIMALS
         self._announced: Optional[int] = None
         self._last: Optional[int] = None
         self._epoch: Optional[float] = None
@@ -88,7 +90,8 @@ class TrainerLog:
             every: Steps between two losses; 0 if unknown.
             reached: The step at which the state was written.
         """
-        self._per_epoch, self._announced, self._every = per_epoch, total or self._announced, every
+        self._per_epoch, self._announced = per_epoch, total or self._announced
+        self._every = self._told_every = every
         if reached is not None and (self._last is None or self._last < reached):
             self._last = reached
 
@@ -117,6 +120,11 @@ class TrainerLog:
         if step is not None and "loss" in numbers:
             self._last = step
         return step
+
+    def is_after(self, numbers: Dict[str, float], step: int) -> bool:
+        """Return whether a dictionary is of a later step, by its epoch alone."""
+        epoch = numbers.get("epoch")
+        return bool(self._per_epoch) and epoch is not None and epoch * (self._per_epoch or 0.0) >= step + 0.5
 
     def _count_line(self, epoch: Optional[float]) -> None:
         self._count += 1
@@ -186,11 +194,15 @@ class TrainerLog:
             self._append(self._count, numbers, is_counted=True)
 
     def _from_epoch(self, epoch: Optional[float], has_loss: bool) -> Optional[int]:
+        if epoch is not None:
+            self._decimals = max(self._decimals, _decimals(epoch))
         if not self._per_epoch or epoch is None or not 0 <= epoch * self._per_epoch <= values.MOST_STEP:
             return None
-        about, error = epoch * self._per_epoch, _rounding(epoch) * self._per_epoch + _UNEVEN_STEPS
+        about, error = epoch * self._per_epoch, _rounding(epoch, self._decimals) * self._per_epoch + _UNEVEN_STEPS
         step = int(round(about))
         if self._every and has_loss:
+            if self._last is not None and about - (self._last + 1) > error:
+                self._every = self._told_every  # if it was taken for 1, that was wrong
             expected = [] if self._last is None else [(self._last // self._every + 1) * self._every]
             expected.append(int(round(about / self._every)) * self._every)
             step = next((each for each in expected if each and abs(each - about) <= error), step)
@@ -215,9 +227,20 @@ class TrainerLog:
         self.found.append(Printed(step, kept, kind, is_counted))
 
 
-def _rounding(epoch: float) -> float:
-    """Return by how much a printed epoch may differ from the true one: four digits, in older releases two decimals."""
-    decimals = len(repr(epoch).partition(".")[2]) if 1e-4 <= epoch < 1e16 else 4
+def _decimals(epoch: float) -> int:
+    """Return how many decimals an epoch shows."""
+    if 0 < epoch < 1e-4:
+        return 4
+    return len(repr(epoch).partition(".")[2]) if 1e-4 <= epoch < 1e16 else 0
+
+
+def _rounding(epoch: float, decimals: int) -> float:
+    """Return by how much a printed epoch may differ from the true one: four digits, in older releases two decimals.
+
+    Args:
+        epoch: The epoch.
+        decimals: Those of the finest epoch of the log. One epoch may show fewer than are printed: 1.0.
+    """
     return max(0.5 * 10.0**-decimals, 0.5 * 10.0 ** (math.floor(math.log10(epoch)) - 3) if epoch > 0 else 0.0)
 
 

@@ -6,14 +6,13 @@ It completes the log if the log contains no steps, or if nothing is printed at a
 import json
 import os
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from armada_agent.foundation import files
 from armada_agent.metrics import past, values
 from armada_agent.metrics.find import Finder
 from armada_agent.metrics.past import Entry
 from armada_agent.metrics.recorder import Recorder
-from armada_agent.metrics.records import whole_number
 from armada_agent.metrics.source import LogSource, Source
 from armada_agent.metrics.tail import is_within
 
@@ -21,6 +20,15 @@ PATTERN = "**/trainer_state.json"
 _LONGEST = 16 * 1024 * 1024
 _MOST_ENTRIES = 200000
 _RANK_OF_PROGRESS = 8
+
+
+class _Newest(NamedTuple):
+    """The last entry of a state whose points home has all, its time, and the size of metrics.jsonl at that time."""
+
+    step: int
+    mark: past.Mark
+    moment: float
+    end: int
 
 
 class StateSource(Source):
@@ -58,6 +66,7 @@ class StateSource(Source):
         self._taught = _taught(mark.get("taught") if isinstance(mark, dict) else None)
         if self._taught is not None:
             log.learn(*self._taught)
+        self._newest: Optional[_Newest] = None
         self._is_prepared = False
 
     @property
@@ -103,7 +112,7 @@ class StateSource(Source):
             recorder.tell("state", "%.80s is larger than %d MB, and is not read for curves" % (path, _LONGEST >> 20))
             return {}
         try:
-            state = json.loads(content.decode("utf-8"), parse_int=whole_number)
+            state = json.loads(content.decode("utf-8"), parse_int=values.whole_number)
         except (ValueError, RecursionError):
             return None
         return state if isinstance(state, dict) else {}
@@ -111,15 +120,33 @@ class StateSource(Source):
     def _take(self, state: Dict[Any, Any], written: float, recorder: Recorder) -> None:
         history = state.get("log_history")
         found = [each for each in history if isinstance(each, dict)] if isinstance(history, list) else []
-        entries = [entry for entry in (_entry(each, recorder) for each in found[-_MOST_ENTRIES:]) if entry is not None]
+        entries = self._entries(found, recorder)
         total, reached = values.whole(state.get("max_steps")), values.whole(state.get("global_step"))
         self._teach(state, entries)
         is_taken_back = bool(entries) and recorder.take_back_counted(LogSource.name)
-        if not all(_is_printed(entry, recorder) for entry in entries):
+        if is_taken_back and self._newest is not None:
+            self._newest = None
+            entries = self._entries(found, recorder)
+        if not all(_is_printed(entry, recorder) or self._is_newest(entry) for entry in entries):
             self._give(entries, written, is_taken_back, recorder)
         if is_taken_back:
-            self._log.give_again(recorder, max(entry.step for entry in entries))
+            self._log.give_again(recorder, entries)
         recorder.note_progress(_RANK_OF_PROGRESS, reached, total)
+
+    def _entries(self, found: List[Dict[Any, Any]], recorder: Recorder) -> List[Entry]:
+        """Return a state's entries from the last one that home is known to have; all if the state does not have that."""
+        entries: List[Entry] = []
+        for each in reversed(found[-_MOST_ENTRIES:]):
+            entry = _entry(each, recorder)
+            if entry is not None:
+                entries.append(entry)
+                if self._is_newest(entry):
+                    break
+        entries.reverse()
+        return entries
+
+    def _is_newest(self, entry: Entry) -> bool:
+        return self._newest is not None and (entry.step, entry.mark) == (self._newest.step, self._newest.mark)
 
     def _teach(self, state: Dict[Any, Any], entries: List[Entry]) -> None:
         reached = values.whole(state.get("global_step"))
@@ -136,9 +163,13 @@ class StateSource(Source):
     def _give(self, entries: List[Entry], written: float, is_taken_back: bool, recorder: Recorder) -> None:
         """Give the points that home does not have, with the times at which they were printed, as far as that is known."""
         recorder.flush()
-        known = past.read(recorder.path, entries)
+        newest = self._newest if self._is_newest(entries[0]) else None
+        known = past.read(recorder.path, entries, newest.end if newest is not None else 0)
         if is_taken_back:
             known.given.clear()
+        if newest is not None:
+            known.times[newest.mark] = newest.moment
+            known.given.add((newest.step, newest.mark))
         times = past.moments(
             [known.times.get(entry.mark) for entry in entries],
             self._log.began,
@@ -149,6 +180,7 @@ class StateSource(Source):
         for entry, moment in zip(entries, times):
             if not _is_printed(entry, recorder) and (entry.step, entry.mark) not in known.given:
                 recorder.add((self.rank, self.name), entry.step, entry.numbers, moment, entry.kind, is_past=True)
+        self._newest = _Newest(entries[-1].step, entries[-1].mark, times[-1], known.end)
 
 
 def _entry(said: Dict[Any, Any], recorder: Recorder) -> Optional[Entry]:
@@ -167,8 +199,8 @@ def _entry(said: Dict[Any, Any], recorder: Recorder) -> Optional[Entry]:
 
 
 def _is_printed(entry: Entry, recorder: Recorder) -> bool:
-    """Return whether the log of this attempt had the point, with its step."""
-    return recorder.has(LogSource.name, entry.printed_as, entry.step)
+    """Return whether the log of this attempt had the point, with its step, or other sources have all its numbers."""
+    return not entry.numbers or recorder.has(LogSource.name, entry.printed_as, entry.step)
 
 
 def _taught(value: Any) -> Optional[Tuple[float, Optional[int], int, Optional[int]]]:
