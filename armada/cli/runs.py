@@ -22,12 +22,12 @@ from armada.verdicts.states import STATE_GLYPHS
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from armada.cli.columns import ColumnTable
     from armada.cli.context import Context
     from armada.costs.amounts import Amounts
-    from armada.costs.tariff import Tariff
+    from armada.records.launch_price import Prices
     from armada.store.runs import Run
 
 
@@ -103,7 +103,7 @@ def _ps(options: argparse.Namespace) -> int:
     if not found and (words := context.forgotten()) is not None:
         sys.stderr.write(f"armada: {words}\n  → armada recover finds them again\n")
     disks = {record.name: record.forecast for record in hosts.every(context.database) if record.forecast is not None}
-    tariffs = context.tariffs()
+    prices = context.prices()
     if options.json:
         full = {name: forecast.full_at for name, forecast in disks.items()}
         shown = found[: options.limit]
@@ -113,7 +113,7 @@ def _ps(options: argparse.Namespace) -> int:
             {
                 **summary(run._replace(checkpoints_home=run.checkpoints_home - missing[run.run_id])),
                 "host_disk_full_at": None if run.ended else full.get(run.host),
-                "costs": _cost(context, run, tariffs, now).as_json(),
+                "costs": _cost(context, run, prices, now).as_json(),
             }
             for run in shown
         ]
@@ -132,7 +132,7 @@ def _ps(options: argparse.Namespace) -> int:
     if columns is not None:
         print(columns.draw(shown))
     else:
-        costs = [_cost_of_row(context, group, found, tariffs, now) for group in shown_groups]
+        costs = [_cost_of_row(context, group, found, prices, now) for group in shown_groups]
         sweeps = {run.sweep for run in shown if run.sweep is not None}
         missing = count_missing(context.database, [*shown, *(run for run in found if run.sweep in sweeps)])
         _print_table(shown_groups, found, now, costs, missing, why=options.why)
@@ -176,31 +176,27 @@ def _observe(context: Context, wanted: RunFilter) -> None:
         sys.stderr.write(f"armada: {name}: {sanitize_line(why)}\n")
 
 
-def _cost(context: Context, run: Run, tariffs: Mapping[str, Tariff], now: float) -> Amounts:
+def _cost(context: Context, run: Run, prices: Prices, now: float) -> Amounts:
     """What a run cost; nothing known without a price, or before it began."""
     from armada.costs.amounts import Amounts
-    from armada.records.launch_price import tariff_of
     from armada.store.queries.uses import read_use
 
-    tariff = tariff_of(context.home, run, tariffs) if run.started_at is not None else None
+    tariff = prices.of(run) if run.started_at is not None else None
     if tariff is None:
         return Amounts()
     return read_use(context.database, run, now).cost(tariff)
 
 
-def _cost_of_row(
-    context: Context, group: Sequence[Run], found: Sequence[Run], tariffs: Mapping[str, Tariff], now: float
-) -> Amounts:
+def _cost_of_row(context: Context, group: Sequence[Run], found: Sequence[Run], prices: Prices, now: float) -> Amounts:
     """What a row's run cost, or its sweep: of a sweep all of its runs count, and an hour of a box counts once."""
     from armada.costs.amounts import Amounts
     from armada.costs.report import cost_so_far
-    from armada.records.launch_price import with_launches
     from armada.store.queries.uses import read_uses
 
     if len(group) == 1:
-        return _cost(context, group[0], tariffs, now)
+        return _cost(context, group[0], prices, now)
     begun = [run for run in found if run.sweep == group[0].sweep and run.started_at is not None]
-    known = with_launches(context.home, begun, tariffs)
+    known = prices.by_host(begun)
     own = [run for run in begun if run.host in known]
     return cost_so_far(read_uses(context.database, own, now), known) or Amounts()
 
