@@ -108,10 +108,9 @@ def _ps(options: argparse.Namespace) -> int:
         full = {name: forecast.full_at for name, forecast in disks.items()}
         shown = found[: options.limit]
         now = time.time()
-        missing = count_missing(context.database, shown)
         listed = [
             {
-                **summary(run._replace(checkpoints_home=run.checkpoints_home - missing[run.run_id])),
+                **summary(run),
                 "host_disk_full_at": None if run.ended else full.get(run.host),
                 "costs": _cost(context, run, prices, now).as_json(),
             }
@@ -134,7 +133,8 @@ def _ps(options: argparse.Namespace) -> int:
     else:
         costs = [_cost_of_row(context, group, found, prices, now) for group in shown_groups]
         sweeps = {run.sweep for run in shown if run.sweep is not None}
-        missing = count_missing(context.database, [*shown, *(run for run in found if run.sweep in sweeps)])
+        counted_in = [] if options.why else [*shown, *(run for run in found if run.sweep in sweeps)]
+        missing = count_missing(context.database, counted_in)
         _print_table(shown_groups, found, now, costs, missing, why=options.why)
     _say_launchers(context, shown)
     busy = {run.host for run in found if not run.ended}
