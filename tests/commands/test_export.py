@@ -188,6 +188,18 @@ def test_a_checkpoint_deleted_at_home_is_not_called_home(exporting: Armada) -> N
     assert "armada pull" not in answer.stderr
 
 
+def test_a_checkpoint_on_a_disk_that_is_not_mounted_is_not_called_gone(exporting: Armada) -> None:
+    place = checkpoint_file(exporting, ".").resolve()
+    place.rename(exporting.folder / "home" / "disk")
+    place.symlink_to(exporting.folder / "not-mounted")
+    answer = exporting.run("export", RUN, "--checkpoint", "20", "--to", "model")
+    assert answer.returncode == 1
+    assert f"cannot be read at home: {place} is a link to a disk that may not be mounted" in answer.stderr
+    assert "mount that disk" in answer.stderr
+    assert "gone" not in answer.stderr.replace("if the checkpoint is gone", "")
+    assert beside(exporting) == []
+
+
 def test_a_link_in_place_of_a_file_is_not_followed(exporting: Armada) -> None:
     path = checkpoint_file(exporting, "tokenizer.json")
     elsewhere = exporting.folder / "home" / "same-bytes"
