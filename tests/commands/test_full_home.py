@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import sqlite3
 import subprocess
 from collections.abc import Iterator
@@ -127,10 +128,9 @@ def test_the_advice_says_how_much_room_there_is(store: Path, monkeypatch: pytest
     assert str(told.hint).startswith("the disk is full: free space on it")
 
 
-def test_a_copy_has_what_sqlite_has_not_merged_where_it_can_make_no_index(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on a full disk, after the last program that had the store open was killed."""
+@pytest.fixture
+def dead(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store as on a full disk, after the last program that had it open was killed: SQLite can make no index of the -wal."""
     dead = tmp_path / "dead" / "armada.db"
     dead.parent.mkdir()
     with Database(store) as database:
@@ -145,5 +145,30 @@ def test_a_copy_has_what_sqlite_has_not_merged_where_it_can_make_no_index(
         fill_by(memory, path, mode)
 
     monkeypatch.setattr("armada.store.read_only._fill", without_index)
+    return dead
+
+
+def test_a_copy_has_what_sqlite_has_not_merged_where_it_can_make_no_index(dead: Path) -> None:
     with open_copy(dead) as copy:
         assert runs.find(copy, RUN).state == "stopping"
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs a file system in memory")
+def test_where_the_folder_for_temporary_files_is_full_too_memory_will_do(
+    dead: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(dead / "full"))
+    with open_copy(dead) as copy:
+        assert runs.find(copy, RUN).state == "stopping"
+
+
+def test_a_store_is_not_shown_without_its_newest_records(dead: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("armada.store.read_only.shutil.copy", refuse)
+    with pytest.raises(StoreUnwritable, match=r"in armada\.db-wal, which .* \(No space left on device\)"):
+        open_copy(dead)
+    dead.with_name("armada.db-wal").unlink()
+    with open_copy(dead) as copy:
+        assert runs.find(copy, RUN).state == "running"  # all of it
