@@ -14,7 +14,6 @@ from armada.cli.disks import say_full_soon
 from armada.cli.missing_home import count_missing
 from armada.cli.printing import FORMAT
 from armada.cli.run_filter import RunFilter, add_filters
-from armada.cli.unwatched import say_unwatched
 from armada.errors import OutcomeUnknown, RunFailed
 from armada.foundation.sanitize import sanitize_line
 from armada.units import clock, counted, span
@@ -140,7 +139,7 @@ def _ps(options: argparse.Namespace) -> int:
     busy = {run.host for run in found if not run.ended}
     say_full_soon({name: forecast for name, forecast in disks.items() if name in busy}, now)
     _say_unfinished(context, now)
-    say_unwatched(context, _to_watch(found, now))
+    _say_unwatched(context, found, now)
     hidden = len(groups) - len(shown_groups)
     notes = [f"{hidden} more: --limit {options.limit} hides {'it' if hidden == 1 else 'them'}"] if hidden else []
     notes += [f"{len(found) - len(recent)} older: armada ps --all"] if len(recent) < len(found) else []
@@ -150,12 +149,12 @@ def _ps(options: argparse.Namespace) -> int:
     return 0
 
 
-def _to_watch(found: Sequence[Run], now: float) -> str:
-    """Say what a daemon would watch; a run that was launched just now may have one that only starts."""
-    from armada.cli.unwatched import STARTS_S
+def _say_unwatched(context: Context, found: Sequence[Run], now: float) -> None:
+    """Say that no daemon watches; a run that was launched just now may have one that only starts."""
+    from armada.cli.unwatched import STARTS_S, say_unwatched
 
-    count = sum(not run.ended and now - run.created_at > STARTS_S for run in found)
-    return f"watches {counted(count, 'active run')}" if count else ""
+    active = [run.host for run in found if not run.ended and now - run.created_at > STARTS_S]
+    say_unwatched(context, active, lambda count: f"watches {counted(count, 'active run')}")
 
 
 def _observe(context: Context, wanted: RunFilter) -> None:
