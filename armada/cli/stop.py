@@ -77,8 +77,13 @@ def _stop(options: argparse.Namespace) -> int:
             refused[run.run_id] = error
     told: set[str] = set()
     if len(chosen) > 1:
+        asked = [run for run in chosen if run.run_id not in refused]
+        is_done = False
         with context.unless_full(), _recorded(context, None):
-            _tell_all(context, [run for run in chosen if run.run_id not in refused], options.grace, told)
+            _tell_all(context, asked, options.grace, told)
+            is_done = True
+        if not is_done:  # home's disk turned out to be full
+            _tell_all(context, asked, options.grace, told)
     return handle_runs(
         chosen,
         handle,

@@ -17,6 +17,7 @@ from armada.paths import HomePaths
 from armada.store import read_only, runs
 from armada.store.database import Database, explain
 from armada.store.read_only import open_copy
+from armada.store.runs import Run
 from tests.commands.test_read_only_home import RUN
 from tests.conftest import Armada
 from tests.waiting import eventually
@@ -172,3 +173,30 @@ def test_a_store_is_not_shown_without_its_newest_records(dead: Path, monkeypatch
     dead.with_name("armada.db-wal").unlink()
     with open_copy(dead) as copy:
         assert runs.find(copy, RUN).state == "running"  # all of it
+
+
+def test_several_runs_are_told_at_once_where_home_turns_out_to_be_full(
+    store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = "tale-abd234"
+    with Database(store) as database:
+        runs.insert(database, run_id=other, name="tale", host="box", task="command", experiment=None, spec={"job": {}})
+        runs.set_state(database, other, "running")
+    done: list[list[str]] = []
+
+    def refuse(*_: object, **__: object) -> None:
+        raise full_error()
+
+    def tell(_: object, chosen: list[Run], *__: object) -> None:
+        done.append([each.run_id for each in chosen])
+
+    def end(_: object, chosen: Run, *__: object) -> Run:
+        done.append([chosen.run_id])
+        return chosen._replace(state="cancelled", because="its host said so")
+
+    monkeypatch.setattr("armada.store.running_operations.operation", refuse)
+    monkeypatch.setattr("armada.cli.stop._tell_all", tell)
+    monkeypatch.setattr("armada.cli.stop._end", end)
+    assert run(["stop", RUN, other]) == 0
+    assert done == [[RUN, other], [RUN], [other]]
+    assert "so this cannot be recorded at home" in capsys.readouterr().err
