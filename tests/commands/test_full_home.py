@@ -8,12 +8,14 @@ import sqlite3
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from armada.cli.main import run
 from armada.errors import StoreUnwritable
 from armada.paths import HomePaths
+from armada.protocol.runs import ReadLog
 from armada.store import read_only, runs
 from armada.store.database import Database, explain
 from armada.store.read_only import open_copy
@@ -200,3 +202,34 @@ def test_several_runs_are_told_at_once_where_home_turns_out_to_be_full(
     assert run(["stop", RUN, other]) == 0
     assert done == [[RUN, other], [RUN], [other]]
     assert "so this cannot be recorded at home" in capsys.readouterr().err
+
+
+def test_a_log_is_followed_on_while_home_fills_up(
+    store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert store.is_file()
+    looks: list[Database] = []
+
+    def observe(database: Database, *_: object) -> None:
+        looks.append(database)
+        if len(looks) == 2:
+            raise full_error()
+        if len(looks) == 4:
+            runs.set_state(database, RUN, "succeeded")
+
+    class Host:
+        """A line more each time it is asked."""
+
+        def call(self, question: ReadLog) -> SimpleNamespace:
+            begin = question.offset or 0
+            return SimpleNamespace(offset=begin, next_offset=begin + 5, size_bytes=begin + 5, text="line\n")
+
+    monkeypatch.setattr("armada.monitor.observe.observe", observe)
+    monkeypatch.setattr("armada.cli.context.Context.session_about", lambda *_: contextlib.nullcontext(Host()))
+    monkeypatch.setattr("armada.cli.logs.time.sleep", lambda _: None)
+    assert run(["logs", RUN, "--follow"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "line\n" * 4
+    assert "so this cannot be recorded at home" in said.err
+    assert looks[0] is looks[1]
+    assert looks[1] is not looks[2]
