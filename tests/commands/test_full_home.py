@@ -233,3 +233,31 @@ def test_a_log_is_followed_on_while_home_fills_up(
     assert "so this cannot be recorded at home" in said.err
     assert looks[0] is looks[1]
     assert looks[1] is not looks[2]
+
+
+@pytest.mark.parametrize(
+    ("because", "code", "words"),
+    [(None, 7, f"box has no records of {RUN}, and home has no room to record"), ("its supervisor", 0, "– cancelled")],
+    ids=["never there", "stopped there"],
+)
+def test_a_stop_that_only_home_could_record_is_not_said_to_be_done(
+    store: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    because: str | None,
+    code: int,
+    words: str,
+) -> None:
+    def stop(database: Database, _: object, run: Run, *__: object) -> Run:
+        runs.set_state(database, run.run_id, "cancelled", reason="killed_by_user", judged=run)
+        found = runs.find(database, run.run_id)
+        return found if because is None else found._replace(because=because)
+
+    monkeypatch.setattr("armada.cli.context.say_full", lambda _: "the disk of home is full")
+    monkeypatch.setattr("armada.cli.context.Context.session_of", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr("armada.launch.stop.stop_run", stop)
+    assert run(["stop", RUN]) == code
+    said = capsys.readouterr()
+    assert words in said.out + said.err
+    with Database(store) as database:
+        assert runs.find(database, RUN).state == "running"
