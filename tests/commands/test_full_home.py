@@ -68,6 +68,7 @@ def test_a_run_is_stopped_from_a_home_whose_disk_is_full(small: Armada) -> None:
     done = small.run("doctor")
     assert done.returncode == 3
     assert "it is full, so nothing can be recorded" in done.stdout
+    assert "armada sync ls shows what checkpoints take" in done.stdout
     refused = small.run("tag", run_id, "good")
     assert refused.returncode == 2
     assert "→ the disk is full: free space on it" in refused.stderr
