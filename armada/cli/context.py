@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from armada.config.hosts import Host
     from armada.costs.tariff import Tariff
+    from armada.records.launch_price import Prices
     from armada.rpc.session import HostSession
     from armada.store.runs import Run
 
@@ -169,6 +170,18 @@ class Context:
         from armada.store.queries.tariffs import gpu_counts
 
         return read_tariffs(self.home, Path.cwd(), gpu_counts(self.database))
+
+    def configured(self) -> frozenset[str] | None:
+        """Return the names of the configured hosts, read as `tariffs`; None if a file is wrong."""
+        from armada.config.price_cache import read_names
+
+        return read_names(self.home, Path.cwd())
+
+    def prices(self) -> Prices:
+        """What the hosts of runs cost, also those that were removed."""
+        from armada.records.launch_price import Prices
+
+        return Prices(self.home, self.tariffs(), self.configured())
 
     def host(self, name: str) -> Host:
         """A configured host.

@@ -119,17 +119,18 @@ class _Reading:
         from armada.protocol.runs import ReadLog
         from armada.store import runs
 
-        database, run_id, options = self._context.database, self._run.run_id, self._options
+        context, run_id, options = self._context, self._run.run_id, self._options
         reader = process_identity.process_info(options.pid) if options.pid else None
-        with self._context.session_about(self._run) as session:
+        with context.session_about(self._run) as session:
             if options.offset is None:
                 question = ReadLog(run_id=run_id, tail_lines=options.tail)
             else:
                 question = ReadLog(run_id=run_id, offset=options.offset)
             while True:
                 if options.follow:
-                    observe(database, session, [runs.find(database, run_id)])
-                run = runs.find(database, run_id)
+                    with context.unless_full():
+                        observe(context.database, session, [runs.find(context.database, run_id)])
+                run = runs.find(context.database, run_id)
                 answer = session.call(question)
                 if not self.has_begun and options.offset is None:
                     _say_cut(answer.offset, answer.next_offset, answer.text, options.tail)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -13,15 +14,28 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 
+_PATIENCE_S = 1.0
+"""For how long a list of runs waits for the disk of the checkpoints, in seconds: a network disk may never answer."""
+
+
 def count_missing(database: Database, listed: Iterable[Run]) -> Counter[str]:
-    """Count the verified checkpoints of each run whose folder is not seen at home; one stat each."""
+    """Count the verified checkpoints of each run whose folder is not seen at home; none if the disk takes too long to say."""
     kept = [run.run_id for run in listed if run.checkpoints_home]
     if not kept:
         return Counter()
     from armada.store.queries.home_paths import verified_paths
     from armada.sync.checkpoints.folders import is_seen
 
-    return Counter(run_id for run_id, path in verified_paths(database, kept) if path is None or not is_seen(path))
+    recorded = list(verified_paths(database, kept))
+    told: list[Counter[str]] = []
+
+    def ask() -> None:
+        told.append(Counter(run_id for run_id, path in recorded if path is None or not is_seen(path)))
+
+    thread = threading.Thread(target=ask, daemon=True)  # nothing interrupts a stat on such a disk
+    thread.start()
+    thread.join(_PATIENCE_S)
+    return told[0] if told else Counter()
 
 
 def describe_missing(database: Database, run: Run, known: Sequence[Checkpoint]) -> dict[str, str]:

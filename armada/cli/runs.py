@@ -14,7 +14,6 @@ from armada.cli.disks import say_full_soon
 from armada.cli.missing_home import count_missing
 from armada.cli.printing import FORMAT
 from armada.cli.run_filter import RunFilter, add_filters
-from armada.cli.unwatched import say_unwatched
 from armada.errors import OutcomeUnknown, RunFailed
 from armada.foundation.sanitize import sanitize_line
 from armada.units import clock, counted, span
@@ -22,12 +21,12 @@ from armada.verdicts.states import STATE_GLYPHS
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from armada.cli.columns import ColumnTable
     from armada.cli.context import Context
     from armada.costs.amounts import Amounts
-    from armada.costs.tariff import Tariff
+    from armada.records.launch_price import Prices
     from armada.store.runs import Run
 
 
@@ -103,17 +102,16 @@ def _ps(options: argparse.Namespace) -> int:
     if not found and (words := context.forgotten()) is not None:
         sys.stderr.write(f"armada: {words}\n  → armada recover finds them again\n")
     disks = {record.name: record.forecast for record in hosts.every(context.database) if record.forecast is not None}
-    tariffs = context.tariffs()
+    prices = context.prices()
     if options.json:
         full = {name: forecast.full_at for name, forecast in disks.items()}
         shown = found[: options.limit]
         now = time.time()
-        missing = count_missing(context.database, shown)
         listed = [
             {
-                **summary(run._replace(checkpoints_home=run.checkpoints_home - missing[run.run_id])),
+                **summary(run),
                 "host_disk_full_at": None if run.ended else full.get(run.host),
-                "costs": _cost(context, run, tariffs, now).as_json(),
+                "costs": _cost(context, run, prices, now).as_json(),
             }
             for run in shown
         ]
@@ -132,15 +130,16 @@ def _ps(options: argparse.Namespace) -> int:
     if columns is not None:
         print(columns.draw(shown))
     else:
-        costs = [_cost_of_row(context, group, found, tariffs, now) for group in shown_groups]
+        costs = [_cost_of_row(context, group, found, prices, now) for group in shown_groups]
         sweeps = {run.sweep for run in shown if run.sweep is not None}
-        missing = count_missing(context.database, [*shown, *(run for run in found if run.sweep in sweeps)])
+        counted_in = [] if options.why else [*shown, *(run for run in found if run.sweep in sweeps)]
+        missing = count_missing(context.database, counted_in)
         _print_table(shown_groups, found, now, costs, missing, why=options.why)
     _say_launchers(context, shown)
     busy = {run.host for run in found if not run.ended}
     say_full_soon({name: forecast for name, forecast in disks.items() if name in busy}, now)
     _say_unfinished(context, now)
-    say_unwatched(context, _to_watch(found, now))
+    _say_unwatched(context, found, now)
     hidden = len(groups) - len(shown_groups)
     notes = [f"{hidden} more: --limit {options.limit} hides {'it' if hidden == 1 else 'them'}"] if hidden else []
     notes += [f"{len(found) - len(recent)} older: armada ps --all"] if len(recent) < len(found) else []
@@ -150,12 +149,12 @@ def _ps(options: argparse.Namespace) -> int:
     return 0
 
 
-def _to_watch(found: Sequence[Run], now: float) -> str:
-    """Say what a daemon would watch; a run that was launched just now may have one that only starts."""
-    from armada.cli.unwatched import STARTS_S
+def _say_unwatched(context: Context, found: Sequence[Run], now: float) -> None:
+    """Say that no daemon watches; a run that was launched just now may have one that only starts."""
+    from armada.cli.unwatched import STARTS_S, say_unwatched
 
-    count = sum(not run.ended and now - run.created_at > STARTS_S for run in found)
-    return f"watches {counted(count, 'active run')}" if count else ""
+    active = [run.host for run in found if not run.ended and now - run.created_at > STARTS_S]
+    say_unwatched(context, active, lambda count: f"watches {counted(count, 'active run')}")
 
 
 def _observe(context: Context, wanted: RunFilter) -> None:
@@ -176,31 +175,27 @@ def _observe(context: Context, wanted: RunFilter) -> None:
         sys.stderr.write(f"armada: {name}: {sanitize_line(why)}\n")
 
 
-def _cost(context: Context, run: Run, tariffs: Mapping[str, Tariff], now: float) -> Amounts:
+def _cost(context: Context, run: Run, prices: Prices, now: float) -> Amounts:
     """What a run cost; nothing known without a price, or before it began."""
     from armada.costs.amounts import Amounts
-    from armada.records.launch_price import tariff_of
     from armada.store.queries.uses import read_use
 
-    tariff = tariff_of(context.home, run, tariffs) if run.started_at is not None else None
+    tariff = prices.of(run) if run.started_at is not None else None
     if tariff is None:
         return Amounts()
     return read_use(context.database, run, now).cost(tariff)
 
 
-def _cost_of_row(
-    context: Context, group: Sequence[Run], found: Sequence[Run], tariffs: Mapping[str, Tariff], now: float
-) -> Amounts:
+def _cost_of_row(context: Context, group: Sequence[Run], found: Sequence[Run], prices: Prices, now: float) -> Amounts:
     """What a row's run cost, or its sweep: of a sweep all of its runs count, and an hour of a box counts once."""
     from armada.costs.amounts import Amounts
     from armada.costs.report import cost_so_far
-    from armada.records.launch_price import with_launches
     from armada.store.queries.uses import read_uses
 
     if len(group) == 1:
-        return _cost(context, group[0], tariffs, now)
+        return _cost(context, group[0], prices, now)
     begun = [run for run in found if run.sweep == group[0].sweep and run.started_at is not None]
-    known = with_launches(context.home, begun, tariffs)
+    known = prices.by_host(begun)
     own = [run for run in begun if run.host in known]
     return cost_so_far(read_uses(context.database, own, now), known) or Amounts()
 

@@ -123,9 +123,7 @@ def _show(options: argparse.Namespace) -> int:
 
 def _tariff(context: Context, run: Run) -> Tariff | None:
     """What its host costs, else what it cost at the launch."""
-    from armada.records.launch_price import tariff_of
-
-    return tariff_of(context.home, run, context.tariffs())
+    return context.prices().of(run)
 
 
 def _costs(context: Context, run: Run) -> dict[str, object]:

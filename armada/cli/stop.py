@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from armada.cli.homes import add_flag, ask_owner
 from armada.cli.options import add_named_runs, seconds
 from armada.cli.several import Handled, Patience, choose_runs, handle_runs
-from armada.errors import ArmadaError
+from armada.errors import ArmadaError, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +48,7 @@ def _stop(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.cli.runs import condition, summary
+    from armada.store.runs import OWN_WORD
 
     context = Context(tells=True)
     chosen = choose_runs(context, options, asks="stop", active=True)
@@ -65,6 +66,12 @@ def _stop(options: argparse.Namespace) -> int:
                 ended = _end(context, run, options.grace, patience, reporter)
         if ended is None:
             ended = _end(context, run, options.grace, patience, reporter)
+        if context.is_unrecorded and not had_ended and ended.because == OWN_WORD:
+            raise NotFound(
+                f"{run.host} has no records of {run.run_id}, and home has no room to record that you stopped it",
+                hint=f"armada stop {run.run_id}  # when there is room",
+                host=run.host,
+            )
         note = "" if ended.state == "cancelled" and not had_ended else " (it had already ended)"
         return Handled(summary(ended), (f"{run.run_id}: {condition(ended)}{note}",))
 
@@ -77,8 +84,13 @@ def _stop(options: argparse.Namespace) -> int:
             refused[run.run_id] = error
     told: set[str] = set()
     if len(chosen) > 1:
+        asked = [run for run in chosen if run.run_id not in refused]
+        is_done = False
         with context.unless_full(), _recorded(context, None):
-            _tell_all(context, [run for run in chosen if run.run_id not in refused], options.grace, told)
+            _tell_all(context, asked, options.grace, told)
+            is_done = True
+        if not is_done:  # home's disk turned out to be full
+            _tell_all(context, asked, options.grace, told)
     return handle_runs(
         chosen,
         handle,

@@ -265,12 +265,13 @@ def _tend(context: Context, name: str) -> None:
 
 def sweep_cost(context: Context, name: str) -> Amounts | None:
     """What a sweep has cost so far; None without prices."""
-    from armada.records.launch_price import with_launches
+    from armada.records.launch_price import Prices
     from armada.store.queries.tariffs import read_tariffs
     from armada.store.queries.uses import read_uses
 
     cells = runs.of_sweep(context.database, name)
-    known = with_launches(context.home, cells, read_tariffs(context.database, context.hosts()))
+    hosts = context.hosts()
+    known = Prices(context.home, read_tariffs(context.database, hosts), hosts).by_host(cells)
     return cost_so_far(read_uses(context.database, cells, time.time()), known)
 
 

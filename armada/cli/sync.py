@@ -248,7 +248,7 @@ def _ls(options: argparse.Namespace) -> int:
     now = time.time()
     records = run_sync.every(context.database)
     rows, listed = [], []
-    unfetched = 0
+    unfetched: list[str] = []
     for run in runs.every(context.database):
         record = records.get(run.run_id, run_sync.RunSync(run.run_id))
         known = checkpoints.of_run(context.database, run.run_id)
@@ -279,7 +279,7 @@ def _ls(options: argparse.Namespace) -> int:
             due_now = any(c.trouble != NOT_WANTED for c in waiting)
             condition = _planned(record, now, due_now=due_now, lost=lost_words(known), damaged=len(damaged))
         if now - run.created_at > STARTS_S:
-            unfetched += sum(c.trouble != NOT_WANTED for c in waiting)
+            unfetched += [run.host for c in waiting if c.trouble != NOT_WANTED]
         size = amount(sum(c.size_bytes for c in home))
         not_read = f", {len(unread)} not read" if unread else ""
         kept = f"{len(home)} ({size}){not_read}{f', {len(damaged)} damaged' if damaged else ''}"
@@ -302,8 +302,7 @@ def _ls(options: argparse.Namespace) -> int:
         print_json(listed)
     elif rows:
         print(table(("RUN", "HOST", "HOME", "WAITING", "LAST SYNC", "NOW"), rows))
-        waits = f"brings {counted(unfetched, 'waiting checkpoint')} home" if unfetched else ""
-        say_unwatched(context, waits)
+        say_unwatched(context, unfetched, lambda count: f"brings {counted(count, 'waiting checkpoint')} home")
     else:
         print("No runs.")
     return 0

@@ -33,6 +33,8 @@ def fit(
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Make a table as wide as a terminal: cut its longest texts, then leave out columns. One that fits stays as it is.
 
+    One that is too wide even so keeps its columns: leaving some out would not help.
+
     Args:
         header: The names of the columns.
         rows: Their cells.
@@ -41,7 +43,7 @@ def fit(
         least: How short they may become.
         drop: The columns that are left out then, one by one.
     """
-    lines = [tuple(header), *(tuple(map(_cell, row)) for row in rows)]
+    whole = lines = [tuple(header), *(tuple(map(_cell, row)) for row in rows)]
     for name in (None, *drop):
         if name in lines[0]:
             place = lines[0].index(name)
@@ -53,10 +55,17 @@ def fit(
             most = max(least, widths[place] - excess)
             excess -= widths[place] - min(most, widths[place])
             if excess <= 0:
-                lines = [(*line[:place], _shortened(line[place], most), *line[place + 1 :]) for line in lines]
+                lines = _cut(lines, place, most)
         if excess <= 0:
             break
+    else:
+        lines = _cut(whole, whole[0].index(cut), least) if cut in whole[0] else whole
     return lines[0], lines[1:]
+
+
+def _cut(lines: Sequence[tuple[str, ...]], place: int, most: int) -> list[tuple[str, ...]]:
+    """Cut the texts of a column."""
+    return [(*line[:place], _shortened(line[place], most), *line[place + 1 :]) for line in lines]
 
 
 def _shortened(text: str, most: int) -> str:

@@ -186,7 +186,8 @@ def _disk(home: HomePaths) -> Finding:
             f"df -i {shlex.quote(str(home.state))}",
         )
     if say_full(home.store) is not None:
-        return fail("disk", f"{text}: it is full, so nothing can be recorded", "armada sync retention --dry-run")
+        remedy = "free space on it: armada sync ls shows what checkpoints take"
+        return fail("disk", f"{text}: it is full, so nothing can be recorded", remedy)
     if free < LOW_BYTES:
         return warn("disk", f"{text}: checkpoints will not fit", "armada sync retention --dry-run")
     return ok("disk", text)

@@ -15,6 +15,7 @@ from armada.errors import NotFound
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping
 from armada.store import runs
+from armada.sync.checkpoints.folders import find_away, find_deleted, not_seen
 from armada.sync.checkpoints.new_folder import damaged, open_regular, read_whole
 from armada.sync.checkpoints.proof import doubt
 from armada.sync.checkpoints.selection import choose_checkpoint
@@ -110,6 +111,7 @@ def find_subject(database: Database, run: Run, word: str, *, everything: bool, s
     Raises:
         UsageError: The word names no checkpoint.
         NotFound: There is no such checkpoint at home, or not all of it.
+        FolderAway: Its folder is not seen: its disk may not be mounted.
         ArmadaError: The copy at home is damaged.
     """
     try:
@@ -120,6 +122,8 @@ def find_subject(database: Database, run: Run, word: str, *, everything: bool, s
     try:
         place, manifest, here = read_whole(database, checkpoint, checkpoint.home_path)
     except NotFound as error:
+        if checkpoint.home_path is not None and not find_deleted(database, [checkpoint]):
+            raise find_away(database, run.run_id) or not_seen(checkpoint) from error
         if not checkpoint.on_host:
             error.message += f", and {run.host} has it no more"
             error.hint = f"armada show {run.run_id} lists the others"

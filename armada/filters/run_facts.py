@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from armada.filters.keys import Key
     from armada.filters.trouble import Trouble
     from armada.paths import HomePaths
+    from armada.records.launch_price import Prices
     from armada.store.database import Database
     from armada.store.queries.facts import Value
     from armada.store.runs import Run
@@ -62,10 +63,12 @@ class RunFacts:
         return Vocabulary(frozenset(self._paths), facts.metric_names(self._source.database), declared_settings)
 
     @cached_property
-    def _tariffs(self) -> Mapping[str, Tariff]:
+    def _host_prices(self) -> Prices:
+        from armada.records.launch_price import Prices
         from armada.store.queries.tariffs import read_tariffs
 
-        return read_tariffs(self._source.database, self._source.hosts())
+        hosts = self._source.hosts()
+        return Prices(self._source.home, read_tariffs(self._source.database, hosts), hosts)
 
     def key(self, word: str) -> Key:
         """Find a key by its name.
@@ -104,9 +107,7 @@ class RunFacts:
         ]
 
     def _prices(self, runs: Sequence[Run]) -> dict[str, Tariff]:
-        from armada.records.launch_price import tariff_of
-
-        found = {run.run_id: tariff_of(self._source.home, run, self._tariffs) for run in runs}
+        found = {run.run_id: self._host_prices.of(run) for run in runs}
         return {run_id: tariff for run_id, tariff in found.items() if tariff is not None}
 
     def _facts(self, runs: Sequence[Run], keys: Sequence[Key]) -> Mapping[str, Mapping[str, Value]]:

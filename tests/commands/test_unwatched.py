@@ -12,7 +12,7 @@ from armada.daemon import instance
 from armada.daemon.journal import log_file
 from armada.foundation.locks import FileLock
 from armada.paths import HomePaths
-from armada.store import runs
+from armada.store import hosts, runs
 from armada.store.database import Database
 
 RUN = "tale-abc234"
@@ -27,6 +27,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HomePaths:
     monkeypatch.setattr("armada.monitor.observe.observe_all", lambda *_, **__: {})
     paths = HomePaths.from_environment()
     paths.make()
+    paths.config.mkdir(parents=True, exist_ok=True)
+    paths.hosts_file.write_text("hosts: {box: {ssh: 'me@127.0.0.1:1'}}\n")
     with Database(paths.store) as database:
         runs.insert(database, run_id=RUN, name="tale", host="box", task="command", experiment=None, spec={"job": {}})
         runs.set_state(database, RUN, "running")
@@ -54,6 +56,33 @@ def test_the_list_of_runs_says_that_no_daemon_watches_them(
     monkeypatch.setenv("ARMADA_NO_DAEMON", "1")  # as the person who set this wants it
     assert run(["ps"]) == 0
     assert NOBODY not in capsys.readouterr().out
+
+
+def test_of_a_host_that_was_removed_nothing_is_said(home: HomePaths, capsys: pytest.CaptureFixture[str]) -> None:
+    """A daemon that is started for it could not reach it."""
+    home.hosts_file.write_text("hosts: {}\n")
+    for command in (["ps"], ["sync", "ls"]):
+        assert run(command) == 0
+        assert "(no daemon" not in capsys.readouterr().out
+    project = home.state.parent / "project"
+    project.mkdir()
+    (project / "armada.yaml").write_text("hosts: {box: {ssh: 'me@127.0.0.1:1'}}\n")
+    with Database(home.store) as database:
+        hosts.record_facts(database, "box", {}, origin=str(project / "armada.yaml"))
+    assert run(["ps"]) == 0  # the daemon knows the hosts of the projects that runs were launched from
+    assert NOBODY in capsys.readouterr().out
+
+
+def test_a_lock_that_cannot_be_asked_ends_no_list(
+    home: HomePaths, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: HomePaths) -> bool:
+        raise PermissionError(13, "Permission denied", str(instance.lock_file(home)))
+
+    monkeypatch.setattr(instance, "is_held", refuse)
+    assert run(["ps", "--cached"]) == 0
+    assert run(["sync", "ls"]) == 0
+    assert "(no daemon" not in capsys.readouterr().out
 
 
 def test_a_daemon_that_died_before_its_first_record_was_started_all_the_same(

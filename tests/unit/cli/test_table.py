@@ -73,3 +73,10 @@ def test_a_table_is_cut_to_the_terminal(room: int, header: tuple[str, ...], labe
     assert rows[0][-1] == labels
     assert len(kept) == len(rows[0])
     assert max(map(width, table(kept, rows).splitlines())) <= room
+
+
+def test_a_table_that_fits_in_no_way_keeps_its_columns_and_is_cut() -> None:
+    rows = [("a-run-with-a-name-of-more-than-thirty-cells", *ROWS[0][1:])]
+    kept, cut = fit(HEADER, rows, 40, cut="LABELS", least=12, drop=("TOK/S", "LOSS", "SEEN"))
+    assert (kept, cut[0][:-1], cut[0][-1]) == (HEADER, rows[0][:-1], "★ @a-long-g…")
+    assert fit(("RUN",), [rows[0][:1]], 40, cut="LABELS", least=12, drop=()) == (("RUN",), [rows[0][:1]])
