@@ -47,12 +47,10 @@ def open_copy(path: Path) -> Database:
     """
     memory = sqlite3.connect(":memory:", isolation_level=None)
     # Another process's newest writes are in the -wal until a checkpoint merges them.
-    try:
+    # If SQLite cannot create its index of the -wal there, nobody writes: it can elsewhere.
+    with contextlib.suppress(UNREADABLE):
         _fill(memory, path, "mode=ro")
         return Database(path, connection=memory)
-    except UNREADABLE:
-        pass
-    # SQLite cannot create its index of the -wal there, so nobody writes: it can elsewhere.
     wal, why = path.with_name(f"{path.name}-wal"), ""
     for folder in _ELSEWHERE:
         if not _has_bytes(wal):

@@ -120,6 +120,14 @@ def become_copy(home: HomePaths) -> tuple[str, str]:
     return former, own(home).id
 
 
+def running_of(database: Database, home_id: str) -> None:
+    """Record a run that another home launched and that runs."""
+    original = {"home": {"id": home_id, "label": "me@laptop", "path": "/"}}
+    runs.insert(database, run_id="r-1", name="n", host="local", task="command", experiment=None, spec=original)
+    with database.transaction() as connection:
+        connection.execute("UPDATE runs SET state = 'running', attempt = 1, started_at = ?", (time.time() - HOUR,))
+
+
 def test_after_chmod_of_its_home_a_hosts_budget_still_stops_the_runs_it_launched_before(
     armada: Armada, home: HomePaths, database: Database, tmp_path: Path
 ) -> None:
@@ -171,10 +179,7 @@ def test_a_copy_stops_its_originals_runs_only_once_a_person_said_that_it_is_gone
     home.make()
     former, here = become_copy(home)
     rent(database, 11)
-    original = {"home": {"id": former, "label": "me@laptop", "path": "/"}}
-    runs.insert(database, run_id="r-1", name="n", host="local", task="command", experiment=None, spec=original)
-    with database.transaction() as connection:
-        connection.execute("UPDATE runs SET state = 'running', attempt = 1, started_at = ?", (time.time() - HOUR,))
+    running_of(database, former)
     stopped: list[str] = []
     registered = tuple(EnrolledHome(id={"former": former, "here": here}[each]) for each in homes)
 
@@ -197,10 +202,7 @@ def test_a_copy_leaves_the_runs_of_its_original_within_its_own_folder_alone(
     home.make()
     former, _ = become_copy(home)
     rent(database, 11)
-    original = {"home": {"id": former, "label": "me@laptop", "path": "/"}}
-    runs.insert(database, run_id="r-1", name="n", host="local", task="command", experiment=None, spec=original)
-    with database.transaction() as connection:
-        connection.execute("UPDATE runs SET state = 'running', attempt = 1, started_at = ?", (time.time() - HOUR,))
+    running_of(database, former)
     host = Host(name="local", local=True, price=[{"price": "10 EUR"}], budget="100 EUR")  # type: ignore[arg-type]  # as a file has it
     asked: list[Call[Any]] = []
     session: Any = SimpleNamespace(host=host, home=home, call_all=asked.extend)

@@ -270,8 +270,11 @@ def test_a_list_of_runs_goes_by_lines_and_pages(world: World) -> None:
         await shows(pilot, "r59-aaaaaa")
         view = pilot.app.screen
         assert isinstance(view, RunsScreen)
-        order = [entry.key for entry in view.table.entries if entry.kind == "row"]
-        await walk(pilot, lambda: order.index(view.table.cursor or ""), *PAGES)
+
+        def place() -> int:
+            return [entry.key for entry in view.table.entries if entry.kind == "row"].index(view.table.cursor or "")
+
+        await walk(pilot, place, *PAGES)
 
     drive(world.board(), use)
 

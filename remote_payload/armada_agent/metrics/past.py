@@ -4,6 +4,7 @@ A line of the log and an entry of the state are the same point if their epoch an
 as the Trainer prints. So nothing has to be counted, and a log that is cut or another distance between losses does no harm.
 """
 
+import contextlib
 import json
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
@@ -64,19 +65,17 @@ def read(path: str, entries: Sequence[Entry], since: int = 0) -> Past:
     wanted = {entry.mark for entry in entries if entry.mark[1] or entry.mark[2]}
     past = Past()
     stated: Dict[Mark, float] = {}
-    try:
-        with files.open_regular(path) as stream:
-            size = past.end = stream.seek(0, 2)
-            left = min(size - since if since <= size else size, _MOST_BYTES)
-            stream.seek(size - left)
-            while left > 0:
-                content = stream.readline(min(left, LONGEST_LINE))
-                if not content:
-                    break
-                left -= len(content)
-                _take(content.decode("utf-8", "replace"), wanted, past, stated)
-    except OSError:
-        pass
+    # No file yet, or one that is not ours: then nothing was given.
+    with contextlib.suppress(OSError), files.open_regular(path) as stream:
+        size = past.end = stream.seek(0, 2)
+        left = min(size - since if since <= size else size, _MOST_BYTES)
+        stream.seek(size - left)
+        while left > 0:
+            content = stream.readline(min(left, LONGEST_LINE))
+            if not content:
+                break
+            left -= len(content)
+            _take(content.decode("utf-8", "replace"), wanted, past, stated)
     stated.update(past.times)
     past.times = stated
     return past
