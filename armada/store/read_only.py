@@ -48,7 +48,7 @@ def open_copy(path: Path) -> Database:
     memory = sqlite3.connect(":memory:", isolation_level=None)
     # Another process's newest writes are in the -wal until a checkpoint merges them.
     # If SQLite cannot create its index of the -wal there, nobody writes: it can elsewhere.
-    with contextlib.suppress(UNREADABLE):
+    with contextlib.suppress(*UNREADABLE):
         _fill(memory, path, "mode=ro")
         return Database(path, connection=memory)
     wal, why = path.with_name(f"{path.name}-wal"), ""
