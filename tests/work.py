@@ -19,8 +19,13 @@ ALMOST_LINEAR = 1.15
 """Of twice the bytes, at most this much more than twice the work: what each reader does once is small beside it."""
 
 
-def count(work: Callable[[], object]) -> int:
+def count(work: Callable[[], object], *, files: bool = True) -> int:
     """Return how much a piece of work does, in steps.
+
+    Args:
+        work: What is counted.
+        files: Whether bytes that are read from files are steps. Not for work on a store: SQLite reads pages of its own
+            file again when it likes.
 
     A step is a line of Python that runs, a byte of the text on which a method of `str` or `bytes` works, an item that
     `sum` or `sorted` gets, a byte that the JSON parser gets, or a byte that is read from a file. Slices are not counted,
@@ -53,7 +58,7 @@ def count(work: Callable[[], object]) -> int:
     tracing, profiling = sys.gettrace(), sys.getprofile()
     collects = gc.isenabled()
     gc.disable()  # what the tests before left behind is not this one's work
-    before = _bytes_read()
+    before = _bytes_read() if files else 0
     with pytest.MonkeyPatch.context() as patch:
         for function in (sum, sorted):
             patch.setattr(builtins, function.__name__, counting(function))
@@ -66,7 +71,7 @@ def count(work: Callable[[], object]) -> int:
             sys.setprofile(profiling)
             if collects:
                 gc.enable()
-    return steps + _bytes_read() - before
+    return steps + (_bytes_read() - before if files else 0)
 
 
 def _bytes_read() -> int:
@@ -81,17 +86,18 @@ def _bytes_read() -> int:
     return int(found.group(1)) if found else 0
 
 
-def assert_linear(work: Callable[[int], Callable[[], object]], least: int) -> list[int]:
+def assert_linear(work: Callable[[int], Callable[[], object]], least: int, *, files: bool = True) -> list[int]:
     """Check that twice and four times the bytes cost about twice and four times the work.
 
     Args:
         work: Makes the work for so many bytes; only what it returns is counted.
         least: The number of bytes to begin with.
+        files: See `count`.
 
     Returns:
         The steps for one, two and four times as many bytes.
     """
-    steps = [count(work(least * factor)) for factor in (1, 2, 4)]
+    steps = [count(work(least * factor), files=files) for factor in (1, 2, 4)]
     print(f"{least} bytes and more: {steps} steps")
     assert steps[0] > least / 200, "nothing was read"
     for less, more in itertools.pairwise(steps):
