@@ -225,7 +225,8 @@ class Watcher:
             self._taken.wait(UNTAKEN_S)
             self._look_whether_it_is_there()
             woken = self._wake.is_set()
-            self._wake.clear()
+            if woken:  # else what is asked for between these two lines would be forgotten
+                self._wake.clear()
             now = database.data_version
             if not first and self._look_besides() and now == version:
                 self._last = self._last._replace(**self._besides)

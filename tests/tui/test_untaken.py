@@ -41,3 +41,26 @@ def test_nothing_piles_up_while_nobody_takes_what_was_read(world: World) -> None
         assert len(told[1].runs) == 2
     finally:
         watcher.stop()
+
+
+def test_what_is_asked_for_between_two_looks_is_read(world: World) -> None:
+    world.run("demo-aaaaaa")
+    told: list[Snapshot] = []
+    watcher = Watcher(world.home, lambda snapshot, _: told.append(snapshot))
+
+    class Wake(threading.Event):
+        looks = 0
+
+        def is_set(self) -> bool:
+            found = super().is_set()
+            self.looks += not found
+            if self.looks == 5 and not found:  # by then all that was there at first has been read
+                watcher.want(Subscription(details=frozenset({"demo-aaaaaa"})), "a screen")  # a moment after the look
+            return found
+
+    watcher._wake = Wake()  # noqa: SLF001
+    watcher.start()
+    try:
+        eventually(lambda: told and told[-1].details, "the details that were asked for")
+    finally:
+        watcher.stop()
