@@ -116,6 +116,7 @@ def test_a_theme_is_the_chosen_one_else_the_one_that_fits_the_terminal() -> None
 
 
 def test_the_first_screen_says_what_is_safe_and_what_happened(world: World) -> None:
+    world.hosts(near={"ssh": "root@192.0.2.1"}, far={"ssh": "root@192.0.2.2"})
     world.run("keep-aaaaaa", host="box-[/b]\x1b[31m")
     world.checkpoint("keep-aaaaaa", 100, home=False)
     world.run("lost-bbbbbb", host="far")
@@ -131,7 +132,7 @@ def test_the_first_screen_says_what_is_safe_and_what_happened(world: World) -> N
         world.last_sync(run_id)
 
     async def use(pilot: Pilot[None]) -> None:
-        await shows(pilot, "Is everything safe?", "not safe to destroy: 1 checkpoint only there, 1 active run")
+        await shows(pilot, "Is everything safe?", "1 checkpoint only there, 1 active run")
         await shows(pilot, "unreachable 3 d 12 h", "1 checkpoint home · 3 r before you destroy it")
         await shows(pilot, "What happened", "done-cccccc ckpt-7 home", "fail-dddddd failed: [bold]2.1 GiB[/]")
         verdict = Verdict("succeeded", attempt=1, seq=2)

@@ -427,6 +427,7 @@ def test_a_bar_is_full_only_if_all_is_at_home_also_without_colours() -> None:
 
 
 def test_sync_shows_how_safe_each_host_is(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"}, spare={"ssh": "root@192.0.2.2"})
     world.run("demo-aaaaaa", host="box", state="succeeded")
     world.run("more-bbbbbb", host="spare", state="succeeded")
     world.checkpoint("demo-aaaaaa", 7, home=True)

@@ -129,6 +129,7 @@ def test_a_list_that_was_scrolled_away_from_the_cursor_stays_there_when_rows_mov
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "60 of 60 runs")
         table = many(pilot)
+        await until(pilot, lambda: table.max_scroll_y >= 30)  # it says how many there are before it is laid out
         table.scroll_to(y=30, animate=False)
         await until(pilot, lambda: table.scroll_offset.y == 30)
         world.run("new-aaaaaa")
