@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tests.tools import story, story_answers
+from tests.waiting import pauses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,12 +31,24 @@ def keys(*pressed: str) -> Go:
     return go
 
 
+async def _answered(pilot: Pilot[None], board: Dashboard) -> None:
+    """Wait until all that the screen asked for has come: a crosshair needs a curve to stand on."""
+    from armada.tui.screens.view import View
+
+    for pause_s in pauses(lambda: f"what {board.screen} asks for"):
+        top = board.screen
+        if not isinstance(top, View) or top.snapshot.answers == (top.wants(), top.asks_as):
+            return
+        await pilot.pause(pause_s)
+
+
 def run(run_id: str, page: str = "overview", *pressed: str) -> Go:
     """Open a page of a run, and press keys there."""
 
     async def go(pilot: Pilot[None], board: Dashboard) -> None:
         board.open_run(run_id, page)
         await pilot.pause()
+        await _answered(pilot, board)
         await pilot.press(*pressed)
 
     return go

@@ -38,6 +38,7 @@ def test_a_checkpoint_that_waits_for_the_usual_sync_is_plain_on_its_runs_pages(
         run_sync.failed(world.database, "demo-aaaaaa", now=now, reason="not readable", next_due_at=now + 60)
 
     async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
         await pilot.press("enter")
         await shows(pilot, f"{sign} only on the host")
         amber = role(pilot, "text-warning")
@@ -92,6 +93,7 @@ def test_a_newest_value_that_is_no_number_has_the_colour_of_errors_above_its_cha
     world.losses("demo-aaaaaa", [2.0, 1.0, 0.5, float(word)])
 
     async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
         await pilot.press("enter", "c")
         await shows(pilot, f"{word} since step 4, before 0.5")
         assert colour(pilot, f"{word} since step 4") == role(pilot, "text-error")
@@ -105,6 +107,7 @@ def test_a_value_that_a_logarithmic_scale_lacks_is_no_error(world: World) -> Non
     world.losses("demo-aaaaaa", [2.0, 1.0, -0.5])
 
     async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
         await pilot.press("enter", "c", "L")
         await shows(pilot, "-0.5: not on a logarithmic scale")
         assert colour(pilot, "-0.5: not on") == role(pilot, "curve-1")

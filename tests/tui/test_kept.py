@@ -168,7 +168,9 @@ def test_the_facts_of_a_run_change_with_it(world: World) -> None:
     world.run("one-aaaaaa", step=1, total_steps=10)
 
     async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa")
         await pilot.press("2")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
         await shows(pilot, "10%")
         runs.record(world.database, "one-aaaaaa", Verdict("running", attempt=1, seq=2), step=7)
         await shows(pilot, "70%")

@@ -263,6 +263,7 @@ def test_the_gpus_of_a_host_are_drawn_again_only_if_something_came(
         await shows(pilot, "far · power W, 15 m", "300")
         assert not drawn_of
         await go(pilot, "runs")
+        await until(pilot, lambda: not any(host.history for host in board_of(pilot).snapshot.hosts))
         with full.database.transaction() as connection:
             connection.execute("DELETE FROM telemetry")
         await go(pilot, "hosts")
@@ -362,10 +363,14 @@ async def as_it_is(pilot: Pilot[None], place: str) -> list[list[tuple[str, str]]
 
 
 async def stands_still(pilot: Pilot[None]) -> list[list[tuple[str, str]]]:
-    """What is on the screen once it is the same four times."""
+    """What is on the screen once all that it asks for has come and it is the same four times."""
     seen: list[list[list[tuple[str, str]]]] = []
 
     def is_still() -> bool:
+        top = on_top(pilot)
+        if top.snapshot.answers != (top.wants(), top.asks_as):
+            seen.clear()
+            return False
         seen.append(drawn(pilot))
         return len(seen) > 3 and all(each == seen[-1] for each in seen[-4:])
 

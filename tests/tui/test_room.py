@@ -165,11 +165,13 @@ def test_a_long_advice_is_wrapped_below_its_words(world: World) -> None:
 
     async def use(pilot: Pilot[None]) -> None:
         pilot.app.push_screen(OutputWindow(["why", "demo"], log, lambda: 0))
-        seen = await shows(pilot, "cause      short", "END")
-        lines = [line[line.index("│") + 1 :] for line in seen.splitlines() if "word" in line]
-        columns = {line.index("word") for line in lines}
-        assert len(lines) > 2
-        assert len(columns) == 1
+        await shows(pilot, "cause      short", "END")
+
+        def is_below() -> bool:
+            lines = [line[line.index("│") + 1 :] for line in screen(pilot).splitlines() if "word" in line]
+            return len(lines) > 2 and len({line.index("word") for line in lines}) == 1
+
+        await until(pilot, is_below)
 
     drive(world.board(), use, (80, 24))
 

@@ -146,7 +146,7 @@ class Table(ScrollView, can_focus=True):
         self.marked: set[str] = set()
         self.entries: list[Entry] = []
         self.cursor: str | None = None
-        self._empty = ""
+        self._empty, self._height = "", 0
         self._lines: dict[str, int] = {}
         self._cache: dict[tuple[str, str], tuple[object, Strip]] = {}
         self._styles: dict[str, Style] = {}
@@ -371,8 +371,10 @@ class Table(ScrollView, can_focus=True):
 
     def on_resize(self) -> None:
         self._cache.clear()
+        was_in_sight, self._height = self._is_cursor_in_sight or not self._height, self.size.height
         self._measure()
-        self.reveal()  # a smaller window must not leave the cursor below its edge
+        if was_in_sight:
+            self.reveal()  # a smaller window must not leave the cursor below its edge
         if self.show_vertical_scrollbar:  # Textual leaves it where it was when it was hidden
             self.vertical_scrollbar.position = self.scroll_y
 
@@ -453,7 +455,7 @@ class Table(ScrollView, can_focus=True):
     @property
     def _is_cursor_in_sight(self) -> bool:
         line, top = self._lines.get(self.cursor or ""), self.scroll_offset.y
-        return line is not None and top <= line < top + self.size.height - 1
+        return line is not None and top <= line < top + self._height - 1
 
     def reveal(self) -> None:
         """Scroll to the cursor, where its row has moved to."""
