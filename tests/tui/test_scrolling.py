@@ -122,6 +122,29 @@ def test_rows_that_move_by_themselves_keep_the_run_under_the_cursor_in_sight(wor
     drive(world.board(), use, (120, 30))
 
 
+def test_a_list_that_was_scrolled_away_from_the_cursor_stays_there_when_its_room_changes(world: World) -> None:
+    for number in range(60):
+        world.run(f"run-{number:02}-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "60 of 60 runs")
+        table = many(pilot)
+        await until(pilot, lambda: table.max_scroll_y >= 30)
+        table.scroll_to(y=30, animate=False, immediate=True)
+        await until(pilot, lambda: table.scroll_offset.y == 30)
+        height = table.size.height
+        await pilot.resize_terminal(120, 45)
+        await until(pilot, lambda: table.size.height > height)
+        assert table.scroll_offset.y == 30
+        await pilot.press("down")  # the cursor's keys bring it back
+        await until(pilot, lambda: table.cursor in table.visible_keys)
+        await pilot.resize_terminal(120, 24)
+        await until(pilot, lambda: table.size.height < height)
+        assert table.cursor in table.visible_keys
+
+    drive(world.board(), use, (120, 30))
+
+
 def test_a_list_that_was_scrolled_away_from_the_cursor_stays_there_when_rows_move(world: World) -> None:
     for number in range(60):
         world.run(f"run-{number:02}-aaaaaa")
@@ -130,7 +153,7 @@ def test_a_list_that_was_scrolled_away_from_the_cursor_stays_there_when_rows_mov
         await shows(pilot, "60 of 60 runs")
         table = many(pilot)
         await until(pilot, lambda: table.max_scroll_y >= 30)  # it says how many there are before it is laid out
-        table.scroll_to(y=30, animate=False)
+        table.scroll_to(y=30, animate=False, immediate=True)
         await until(pilot, lambda: table.scroll_offset.y == 30)
         world.run("new-aaaaaa")
         await shows(pilot, "61 of 61 runs")
@@ -149,7 +172,7 @@ def test_a_key_that_leaves_the_cursor_where_it_is_brings_it_in_sight(world: Worl
         table = many(pilot)
         await pilot.press("e")
         held = str(table.cursor)
-        table.scroll_to(y=30, animate=False)
+        table.scroll_to(y=30, animate=False, immediate=True)
         await until(pilot, lambda: table.scroll_offset.y == 30)
         await pilot.press(key)
         await until(pilot, lambda: held in table.visible_keys)
