@@ -106,7 +106,7 @@ def test_grouped_a_pinned_run_stands_above_the_groups_and_again_in_its_own(world
         groups = ["host:host-a", ant, "host:host-b", f"{bee}\thost-b", "host:host-c", cat]
         await is_listed(pilot, "pinned:", bee, *groups)
         await shows(pilot, "pinned  1 run", "3 of 3 runs")
-        assert screen(pilot).count("↑ bee") == 2
+        await until(pilot, lambda: screen(pilot).count("↑ bee") == 2)
         the_list(pilot).table.place(bee)
         await pilot.press("left")
         await is_listed(pilot, "pinned:", "host:host-a", ant, "host:host-b", bee, "host:host-c", cat)
