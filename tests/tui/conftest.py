@@ -25,12 +25,15 @@ from armada.store import checkpoints, metrics, run_sync, runs
 from armada.store.database import Database
 from armada.tui import left_screens, operations, remembered
 from armada.tui.app import Dashboard
+from armada.tui.watcher import Watcher
 from armada.verdicts.states import ENDED, Verdict
 from tests import fork_server
 from tests.answers import outbox
 from tests.waiting import WITHIN_S, pauses
 
 Use = Callable[[Pilot[None]], Awaitable[None]]
+
+_LATE_S = 0.5
 
 
 @dataclass
@@ -159,6 +162,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr(Dashboard, "notify", listen)
     monkeypatch.setattr(operations, "ask", _ask)
     monkeypatch.setattr(left_screens, "MAKES_AHEAD", os.environ.get("ARMADA_TEST_AHEAD") == "1")
+    _disturb(os.environ.get("ARMADA_TEST_READER"), monkeypatch)
     for name in [name for name in os.environ if name.startswith("ARMADA_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("LANG", "C.UTF-8")
@@ -172,6 +176,24 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     home.make()
     with Database(home.store) as database:
         yield World(home, database)
+
+
+def _disturb(how: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the reader tell late, or hosts with the first that it tells: so a test that fails by chance fails at once."""
+    tell, watch = Watcher._tell, Watcher._watch  # noqa: SLF001
+
+    def late(self: Watcher, *told: Any) -> None:
+        self._ended.wait(_LATE_S)
+        tell(self, *told)
+
+    def early(self: Watcher, database: Database) -> None:
+        self._look_besides()
+        watch(self, database)
+
+    if how == "late":
+        monkeypatch.setattr(Watcher, "_tell", late)
+    elif how == "early":
+        monkeypatch.setattr(Watcher, "_watch", early)
 
 
 def drive(board: Dashboard, use: Use, size: tuple[int, int] = (140, 40)) -> None:
