@@ -59,12 +59,13 @@ class LeftScreens:
             if self._ahead is not None:
                 self._ahead.pause()  # to look four times a second is half of what an idle dashboard costs
             return
+        top = self._board.screen
         is_imported = self._importing.ident is not None and not self._importing.is_alive()
-        if not is_imported or time.monotonic() - self._board.last_input_at < REST_S:
+        is_drawn = top.is_mounted  # else no run is under its cursor yet
+        if not is_imported or not is_drawn or time.monotonic() - self._board.last_input_at < REST_S:
             return
         for kind in screens.made_ahead():
             if kind.PLACE not in self._kept:
-                top = self._board.screen
                 self._kept[kind.PLACE] = made = kind.likely(top.cursor_run if isinstance(top, View) else None)
                 made.is_ahead = True
                 self._board.make(made)

@@ -161,6 +161,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
     monkeypatch.setattr(Dashboard, "notify", listen)
     monkeypatch.setattr(operations, "ask", _ask)
+    monkeypatch.setattr("armada.tui.widgets.host_safety.LIVES_S", WITHIN_S)
     monkeypatch.setattr(left_screens, "MAKES_AHEAD", os.environ.get("ARMADA_TEST_AHEAD") == "1")
     _disturb(os.environ.get("ARMADA_TEST_READER"), monkeypatch)
     for name in [name for name in os.environ if name.startswith("ARMADA_")]:

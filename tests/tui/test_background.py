@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from armada.tui import background, theme
+from tests.waiting import WITHIN_S
 
 LAST = b"\x1b[?62;22c"
 
@@ -61,7 +62,7 @@ def test_the_answer_says_whether_the_background_is_light(
     own, end = terminal
     before = termios.tcgetattr(end)
     thread = answer(own, words)
-    with background.asked(end, end):
+    with background.asked(end, end, within_s=WITHIN_S):
         assert background.is_light() is None
     thread.join()
     assert background.is_light() is light

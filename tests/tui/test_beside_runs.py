@@ -14,13 +14,13 @@ from tests.tui.conftest import World, drive, lacks, shows, until
 
 def test_what_waits_on_an_unreachable_host_says_so(world: World) -> None:
     world.hosts(box={"ssh": "root@192.0.2.1"})
-    world.run("demo-aaaaaa", unreachable_since=time.time() - 400, unreachable_why="no route to host")
+    world.run("demo-aaaaaa", unreachable_since=time.time() - 2.5 * 86_400, unreachable_why="no route to host")
     world.checkpoint("demo-aaaaaa", 3, home=False)
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("4")
-        await shows(pilot, "waits: box has been unreachable for 6 m: no route to host")
+        await shows(pilot, "waits: box has been unreachable for 2 d 12 h: no route to host")
 
     drive(world.board(), use)
 

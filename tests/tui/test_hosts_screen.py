@@ -133,11 +133,11 @@ def test_a_disk_that_is_foreseen_to_be_full_says_when_and_why(world: World) -> N
 def test_a_wiped_host_is_said_to_be_left_alone(world: World) -> None:
     world.hosts(box={"ssh": "root@192.0.2.1"})
     hosts.record_facts(world.database, "box", {"gpus": []})
-    hosts.mark_released(world.database, "box", time.time() - 7230)
+    hosts.mark_released(world.database, "box", time.time() - 2.5 * 86_400)
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
-        await shows(pilot, "wiped 2 h 00 m ago: not watched until something is launched on it")
+        await shows(pilot, "wiped 2 d 12 h ago: not watched until something is launched on it")
 
     drive(world.board(), use)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
 from typing import Any
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -16,6 +18,7 @@ from armada.tui.screens.compare import CompareScreen
 from armada.tui.screens.hosts import HostsScreen
 from armada.tui.screens.launch import LaunchScreen
 from armada.tui.screens.run import RunScreen
+from armada.tui.screens.runs import RunsScreen
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription, Watcher
 from armada.tui.widgets.table import Table
@@ -30,6 +33,7 @@ from tests.tui.test_left_screens import (
     on_top,
     stands_still,
 )
+from tests.waiting import pauses
 
 __all__ = ["full"]
 
@@ -106,6 +110,34 @@ def test_screens_are_drawn_before_anyone_opens_them(full: World, monkeypatch: py
         await until(pilot, lambda: id(hosts.table) in drawn)
         await until(pilot, lambda: run.run_id == on_top(pilot).cursor_run is not None)
         await until(pilot, lambda: run.overview.query_one("#facts").size.height > 5)  # what Runs knows of it
+
+    drive(full.board(), use)
+
+
+def test_nothing_is_made_before_the_first_screen_is_drawn(full: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine the first screen has its widgets later than its first snapshot."""
+    make, looks = left_screens.LeftScreens._make_next, 0  # noqa: SLF001
+    compose = RunsScreen._on_compose  # noqa: SLF001
+
+    def look(self: left_screens.LeftScreens) -> None:
+        nonlocal looks
+        looks += 1
+        make(self)
+
+    async def late(self: RunsScreen, event: events.Compose) -> None:
+        for pause_s in pauses(lambda: "five looks"):
+            if looks > 4:
+                break
+            await asyncio.sleep(pause_s)
+        await compose(self, event)
+
+    monkeypatch.setattr(left_screens.LeftScreens, "_make_next", look)
+    monkeypatch.setattr(RunsScreen, "_on_compose", late)
+
+    async def use(pilot: Pilot[None]) -> None:
+        run = (await all_made(pilot))["run"]
+        assert isinstance(run, RunScreen)
+        assert run.run_id == on_top(pilot).cursor_run is not None
 
     drive(full.board(), use)
 

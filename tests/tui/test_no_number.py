@@ -104,8 +104,9 @@ def test_it_becomes_history_though_nothing_is_written(world: World, monkeypatch:
 
 def test_it_is_among_the_first_rows(world: World) -> None:
     ended(world, ago_s=7200)
+    now = time.time()
     for number in range(5):
-        world.run(f"new-{number}aaaa", state="succeeded", ended_at=time.time() - number)
+        world.run(f"new-{number}aaaa", state="succeeded", ended_at=now - number)
     found = read_first(world.database, last=2)
     assert found is not None
     assert {row.id for row in found.runs} == {RUN, "new-0aaaa", "new-1aaaa"}

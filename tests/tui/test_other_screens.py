@@ -232,16 +232,14 @@ def test_sync_shows_what_moves_what_fails_and_when_it_is_tried_again(world: Worl
     world.run("home-bbbbbb", state="succeeded")
     world.last_sync("home-bbbbbb")
     digest = world.checkpoint("demo-aaaaaa", 200, home=False)
-    transfers.give_up(
-        world.database, "demo-aaaaaa", digest, "failed", "connection reset", next_try_at=time.time() + 200
-    )
-    run_sync.failed(
-        world.database, "demo-aaaaaa", now=time.time() - 7200, reason="connection reset", next_due_at=time.time() + 200
-    )
+    now = time.time()
+    again_at, why = now + 2.5 * 86_400 + 1800, "connection reset"  # it is 2 d 12 h for half an hour
+    transfers.give_up(world.database, "demo-aaaaaa", digest, "failed", why, next_try_at=again_at)
+    run_sync.failed(world.database, "demo-aaaaaa", now=now - 7200, reason=why, next_due_at=again_at)
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("4")
-        seen = await shows(pilot, "failed: connection reset", "retry in 3 m", "failing for 2 h", "disk at home")
+        seen = await shows(pilot, "failed: connection reset", "retry in 2 d 12 h", "failing for 2 h", "disk at home")
         assert "home-bbbbbb" not in seen
 
     drive(world.board(), use)

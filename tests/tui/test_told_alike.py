@@ -99,7 +99,7 @@ def test_news_of_a_silent_host_is_one_line(world: World) -> None:
     drive(world.board(), use, (160, 48))
 
 
-@pytest.mark.parametrize(("condition", "words"), [("fresh", "in 10 m"), ("ended", "no daemon"), ("never", "no daemon")])
+@pytest.mark.parametrize(("condition", "words"), [("fresh", "in 2 d"), ("ended", "no daemon"), ("never", "no daemon")])
 def test_nothing_is_planned_where_no_daemon_does_it(
     world: World, monkeypatch: pytest.MonkeyPatch, condition: str, words: str
 ) -> None:
@@ -109,7 +109,7 @@ def test_nothing_is_planned_where_no_daemon_does_it(
     )
     world.run("demo-aaaaaa")
     world.checkpoint("demo-aaaaaa", 7, home=True)
-    run_sync.succeeded(world.database, "demo-aaaaaa", began=now, next_due_at=now + 630)
+    run_sync.succeeded(world.database, "demo-aaaaaa", began=now, next_due_at=now + 2.5 * 86_400)
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")

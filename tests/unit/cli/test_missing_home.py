@@ -12,6 +12,7 @@ from armada.cli import missing_home
 from armada.cli.missing_home import count_missing
 from armada.store import runs
 from armada.store.database import Database
+from tests.waiting import WITHIN_S
 
 RUN = "tale-abc234"
 
@@ -31,7 +32,8 @@ def database(tmp_path: Path) -> Iterator[Database]:
         yield found
 
 
-def test_checkpoints_that_are_not_seen_are_counted(database: Database) -> None:
+def test_checkpoints_that_are_not_seen_are_counted(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(missing_home, "_PATIENCE_S", WITHIN_S)
     assert count_missing(database, [runs.find(database, RUN)]) == {RUN: 1}
     assert not count_missing(database, [])
 

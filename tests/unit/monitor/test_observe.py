@@ -24,7 +24,7 @@ from tests.unit.monitor.observations import LINE, STATE, Host, ended_by_slurm, e
 
 
 class Silent(Host):
-    """One of three hosts: `box` answers, `slow` has greeted and answers once it was asked whether it has, `frozen` never."""
+    """One of three hosts: `box` answers, `slow` answers once it was asked whether it has, `frozen` never."""
 
     def __init__(self, host: HostConfig, _home: HomePaths, **_: object) -> None:
         super().__init__({**entry(), "run_id": f"q-{host.name}"})
@@ -37,7 +37,7 @@ class Silent(Host):
     def has_greeted(self) -> bool:
         if self._name == "slow":
             self._may_answer.set()
-        return self._name == "slow"
+        return self._name != "frozen"
 
     def __enter__(self) -> Silent:
         return self

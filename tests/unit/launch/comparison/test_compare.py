@@ -91,7 +91,7 @@ class Session(Answers):
         super().__init__(host.model_dump(exclude_none=True, exclude={"origin"}), world.gpus.get(host.name, 0))
         self._facts |= world.facts.get(host.name, {})
         self._world = world
-        self.has_greeted = False
+        self.has_greeted = host.name not in world.problems  # however slow this machine is
 
     def said(self, method: str, params: dict[str, Any], /, **options: Any) -> dict[str, Any]:
         self._world.asked.append((self.host.name, method))
